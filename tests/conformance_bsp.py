@@ -5,12 +5,12 @@ from conformance_mutation import CORE, Mutation
 BSP = [
     Mutation("B-1-01", CORE + "engine/exchange.py",
              "        if outbox.state(row) & EPHEMERAL:\n"
-             "            # Nobody",
+             "            # It is",
              "        if outbox.state(row) & EPHEMERAL or (code == "
              "CODE_SENT and not self.family == FAMILY_MVDS):\n"
-             "            # Nobody"),
+             "            # It is"),
     Mutation("B-1.1-01", CORE + "engine/members.py",
-             "            row = self._peer_row(0)  # one whose peer was removed",
+             "            row = self._peer_row(0)  # the row of a peer that was removed",
              "            pass"),
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
@@ -179,12 +179,12 @@ BSP = [
              "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
              "inbox.set_kind(entry, REQUESTED)"),
     Mutation("B-4.1-08", CORE + "engine/inbox.py",
-             "age > oldest_age)",
-             "age < oldest_age)"),
+             "age > victim_age)",
+             "age < victim_age)"),
     Mutation("B-4.1-08", CORE + "engine/inbox.py",
-             "gives_way = self.kind(row) <= REQUESTED and (kind > "
+             "may_evict = self.kind(row) <= REQUESTED and (kind > "
              "REQUESTED or age)",
-             "gives_way = self.kind(row) <= REQUESTED"),
+             "may_evict = self.kind(row) <= REQUESTED"),
     Mutation("B-4.1-09", CORE + "engine/core.py",
              "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)",
              "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN) "

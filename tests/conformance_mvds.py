@@ -9,16 +9,16 @@ MVDS = [
              "    if resends(profile):\n"
              "        return FAMILY_BSP\n"),
     Mutation("M5-1-02", CORE + "engine/pace.py",
-             "        then = outbox.epoch(row)\n"
+             "        sent_epoch = outbox.epoch(row)\n"
              "        interval =",
              "        if outbox.sends(row) > 1 and self._exchange.family == FAMILY_MVDS:\n"
              "            return _NEVER\n"
-             "        then = outbox.epoch(row)\n"
+             "        sent_epoch = outbox.epoch(row)\n"
              "        interval ="),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
-             "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
-             "        flags = flags if meta else 0\n"
-             "        size = bytes_size(fields[_METADATA], meta) if flags else 0"),
+             "        size = bytes_size(fields[_METADATA], metadata_size) if flags else 0",
+             "        flags = flags if metadata_size else 0\n"
+             "        size = bytes_size(fields[_METADATA], metadata_size) if flags else 0"),
     Mutation("M5-2-01", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == INTERACTIVE and not self.visits "
@@ -49,7 +49,7 @@ MVDS = [
              "    return key",
              "    return key"),
     Mutation("M5-3.1-03", "transports/drupelet_transports/url.py",
-             "known: tuple[str, ...] = ()", 'known: tuple[str, ...] = ("baud", "plain")'),
+             "allowed: tuple[str, ...] = ()", 'allowed: tuple[str, ...] = ("baud", "plain")'),
     Mutation("M5-3.2-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES + 1), size)"),
@@ -86,7 +86,7 @@ MVDS = [
              "exchange.on_ack(frame, self.at)",
              "exchange.on_offer(frame, self.at)"),
     Mutation("M5-3.2-12", CORE + "wire/mvds/codec.py",
-             "            elif what == OFFER or seen:\n", "            elif seen:\n"),
+             "            elif entry == OFFER or is_visible:\n", "            elif is_visible:\n"),
     Mutation("M5-3.2-13", CORE + "wire/mvds/codec.py",
              "exchange.on_request(frame, self.at)",
              "exchange.on_ack(frame, self.at)"),
@@ -181,17 +181,17 @@ MVDS = [
              "        if sends:\n"
              "            outbox.step(row, GOT_ACK)\n"),
     Mutation("M5-4.2-11", CORE + "engine/exchange.py",
-             "return self.visits or self.pace.ask_wait(sends, then) <= 0",
-             "return self.visits or self.pace.ask_wait(sends, then) < 0"),
+             "return self.visits or self.pace.ask_wait(sends, asked_epoch) <= 0",
+             "return self.visits or self.pace.ask_wait(sends, asked_epoch) < 0"),
     Mutation("M5-4.2-12", CORE + "wire/mvds/codec.py",
              "exchange.on_request(frame, self.at)",
              "exchange.on_offer(frame, self.at)"),
     Mutation("M5-4.2-13", CORE + "engine/exchange.py",
              "        if outbox.state(row) & EPHEMERAL:\n"
-             "            # Nobody",
+             "            # It is",
              "        if outbox.state(row) & EPHEMERAL or code == "
              "CODE_SENT:\n"
-             "            # Nobody"),
+             "            # It is"),
     Mutation("M5-4.2-13", CORE + "engine/pace.py",
              "        if not outbox.sends(row):\n"
              "            return 0\n",
@@ -209,7 +209,7 @@ MVDS = [
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("M5-4.2-16", CORE + "engine/pace.py",
-             "        self._room = self.left\n",
+             "        self._left_first = self.left\n",
              "        self._room = self.left = 1\n"),
     Mutation("M5-4.2-17", CORE + "engine/exchange.py",
              "            inbox.owe(core.graph.handle, group, self.link_number, 0)\n",
@@ -258,12 +258,13 @@ MVDS = [
              "MVDS_NESTED = (0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1)",
              "MVDS_NESTED = (0, 1, 2, 9, 4, 0, 1, 2, 3, 0, 1)"),
     Mutation("P-2-11", CORE + "wire/protobuf.py",
-             "held |= (buf[at] & 0x7F) << bits", "held |= (buf[at] & 0x3F) << bits"),
+             "buffered_bits |= (buf[at] & 0x7F) << bit_count",
+             "buffered_bits |= (buf[at] & 0x3F) << bit_count"),
     Mutation("P-2-11", CORE + "wire/mvds/codec.py",
              "copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size)",
              "copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size - (size > 255))"),
     Mutation("P-3-01", CORE + "wire/mvds/payload.py",
-             "if moment > 1 or timestamp[ts_at]:", "if moment:"),
+             "if timestamp_size > 1 or timestamp[ts_at]:", "if timestamp_size:"),
     Mutation("P-3-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES + 1), size)"),

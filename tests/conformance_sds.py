@@ -8,15 +8,15 @@ SDS = [
     Mutation("S-2-01", CORE + "wire/sds/message.py",
              "_ENTRY_SENDER = const(3)", "_ENTRY_SENDER = const(4)"),
     Mutation("S-2-02", CORE + "channel/frame_writer.py",
-             "code = out.put_bytes(SENDER_ID, mine, 0, len(mine))",
-             "code = out.put_bytes(SENDER_ID, mine, 0, len(mine) - 1)"),
+             "code = out.put_bytes(SENDER_ID, participant, 0, len(participant))",
+             "code = out.put_bytes(SENDER_ID, participant, 0, len(participant) - 1)"),
     Mutation("S-2-03", CORE + "base/hashes_sds.py",
              "        self._part(lamport, 0, 8)\n", ""),
     Mutation("S-2-03", CORE + "base/hashes_sds.py",
              "        self._part(channel, 0, len(channel))\n", ""),
     Mutation("S-2-04", CORE + "channel/channel.py",
-             "if message.channel_size != len(own) or not equal(",
-             "if message.channel_size < len(own) or not equal("),
+             "if message.channel_size != len(channel_id) or not equal(",
+             "if message.channel_size < len(channel_id) or not equal("),
     Mutation("S-2-05", CORE + "channel/frame_writer.py",
              "out.put_text(CHANNEL_ID, self._id, 0, len(self._id))",
              "out.put_text(CHANNEL_ID, self._id, 0, 1)"),
@@ -45,11 +45,11 @@ SDS = [
     Mutation("S-3-02", CORE + "channel/log.py",
              "bloom.capacity * 3 // 4", "bloom.capacity // 2"),
     Mutation("S-3-03", CORE + "wire/sds/bloom.py",
-             "    while share > error_rate:\n"
-             "        share *= _ERROR_PER_BIT\n"
+             "    while error > error_rate:\n"
+             "        error *= _ERROR_PER_BIT\n"
              "        bits += 1\n",
-             "    while share * _ERROR_PER_BIT > error_rate:\n"
-             "        share *= _ERROR_PER_BIT\n"
+             "    while error * _ERROR_PER_BIT > error_rate:\n"
+             "        error *= _ERROR_PER_BIT\n"
              "        bits += 1\n"),
     Mutation("S-3-03", CORE + "wire/sds/bloom.py",
              "_LN2_MILLIONTHS + 500000) // 1000000", "_LN2_MILLIONTHS) // 1000000"),
@@ -64,13 +64,13 @@ SDS = [
     Mutation("S-5-02", CORE + "channel/frame_writer.py",
              "code | out.put_lamport(lamport, 0)", "code | out.put_lamport(bytes(8), 0)"),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
-             "log.rows.count - (1 if cramped else log.settings.causal), 0)",
+             "log.rows.count - (1 if is_cramped else log.settings.causal), 0)",
              "log.rows.count - 1, 0)"),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
-             "                heads -= 1\n", ""),
+             "                extras_left -= 1\n", ""),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
-             "room = room if heads > 0 or (again and not kept) else 0",
-             "room = room if heads > 0 else 0"),
+             "room = room if extras_left > 0 or (again and not kept) else 0",
+             "room = room if extras_left > 0 else 0"),
     Mutation("S-5-04", CORE + "channel/frame_writer.py",
              "-1 if hints is None else hints.hint_into(handle, self.text)", "-1"),
     Mutation("S-5-04", CORE + "channel/log.py",
@@ -86,9 +86,10 @@ SDS = [
              "        key = self.key",
              "        key = self.key"),
     Mutation("S-6-01", CORE + "channel/channel.py",
-             "        if mine and not log.recovering:\n", "        if mine and log.recovering:\n"),
+             "        if is_mine and not log.recovering:\n",
+             "        if is_mine and log.recovering:\n"),
     Mutation("S-6-01", CORE + "channel/channel.py",
-             "        if mine and not log.recovering:\n", "        if mine:\n"),
+             "        if is_mine and not log.recovering:\n", "        if is_mine:\n"),
     Mutation("S-6-02", CORE + "channel/channel.py",
              "        if self.keeper.find(key, buf, message.id_at, message.id_size):\n",
              "        if log.rows.find(key) >= 0:\n"),
@@ -107,7 +108,7 @@ SDS = [
              "        if missing:",
              "        if missing:"),
     Mutation("S-6-05", CORE + "channel/log.py",
-             "            if not waits and self.keeper.find(",
+             "            if not is_waiting and self.keeper.find(",
              "            if self.keeper.find("),
     Mutation("S-6-06", CORE + "channel/log.py",
              "            if row >= 0 or self._is_lost(key):\n"
@@ -115,7 +116,7 @@ SDS = [
              "            if row >= 0 or self._is_lost(key):\n"
              "                break\n"),
     Mutation("S-6-07", CORE + "channel/channel.py",
-             "fits = highest < 0 or log.is_above(highest)", "fits = highest < 0"),
+             "fits = highest_row < 0 or log.is_above(highest_row)", "fits = highest_row < 0"),
     Mutation("S-6-07", CORE + "channel/channel.py",
              "        if missing:\n"
              "            log.hold(key, handle, now_ms)\n"
@@ -160,7 +161,7 @@ SDS = [
              "            log.want_missing(now_ms)\n",
              ""),
     Mutation("S-10-02", CORE + "channel/log.py",
-             "            if want and not waits:\n", "            if want and waits:\n"),
+             "            if want and not is_waiting:\n", "            if want and is_waiting:\n"),
     Mutation("S-10-03", "host/drupelet_host/store_node.py",
              "WHERE channel = ? AND hint = ?", "WHERE channel = ? AND hint >= ?"),
     Mutation("S-10-04", CORE + "channel/log.py",
@@ -213,7 +214,7 @@ SDS = [
     Mutation("S-12-09", CORE + "channel/frame_writer.py",
              '_SYNC_ID = b"sync"', '_SYNC_ID = b"synk"'),
     Mutation("S-12-10", CORE + "channel/channel.py",
-             "        elif asks or not self._heard or self.log.again:",
+             "        elif has_request or not self._heard or self.log.again:",
              "        elif not self._heard or self.log.rows.count:"),
     Mutation("S-12-10", CORE + "channel/channel.py",
              "wait_ms += (wait_ms >> 8) * self._random_byte()", "wait_ms += (wait_ms >> 8) * 128"),
@@ -272,7 +273,7 @@ SDS = [
              "            row = wanted.add(key, 0, later_ms(now_ms, wait_ms))\n",
              "            row = wanted.add(key, 0, later_ms(now_ms, settings.t_min_ms))\n"),
     Mutation("S-17-03", CORE + "channel/repair.py",
-             "            if best < 0 or (order > 0 if of_refused else order < 0):\n",
+             "            if best < 0 or (order > 0 if is_refused else order < 0):\n",
              "            if best < 0 or order > 0:\n"),
     Mutation("S-17-04", CORE + "base/hashes_sds.py",
              "return _rest(self._digest, t_max - t_min) + t_min",
@@ -312,6 +313,6 @@ SDS = [
              "        self.repaired += size > 0\n"
              "        return self.repeat_into(frame, handle, now_ms)\n"),
     Mutation("S-19-01", CORE + "channel/channel.py",
-             "        elif asks or not self._heard or self.log.again:",
+             "        elif has_request or not self._heard or self.log.again:",
              "        elif not self._heard or self.log.again:"),
 ]  # fmt: skip

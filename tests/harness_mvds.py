@@ -8,6 +8,7 @@ from drupelet.base.hashes_mvds import MvdsMessageHash
 from drupelet.wire.mvds import payload as mvds
 from drupelet.wire.protobuf import bytes_size
 from harness_values import items, number, to_hex, to_hex_pieces, unhex
+from mvds_payloads import Encoder, timestamp_of
 
 PROFILES = {
     "mvds-1": mvds.MVDS_1,
@@ -59,7 +60,7 @@ def message_id(request: "dict[str, object]") -> "dict[str, object]":
 def encode(request: "dict[str, object]") -> "dict[str, object]":
     profile = PROFILES[request["profile"]]
     buf = bytearray(wire_size_max(profile, request))
-    encoder = mvds.Encoder(profile)
+    encoder = Encoder(profile)
     encoder.open(buf, 0, len(buf))
     for what, name in LISTS:
         for ident in ids_of(request, name):
@@ -93,7 +94,7 @@ def wire_size_max(profile: "tuple[int, ...]", request: "dict[str, object]") -> i
 
 
 def put_message(
-    encoder: "mvds.Encoder",
+    encoder: Encoder,
     buf: bytearray,
     profile: "tuple[int, ...]",
     message: "dict[str, object]",
@@ -122,7 +123,7 @@ def decode(request: "dict[str, object]") -> "dict[str, object]":
     found["messages"] = []
     if profile[mvds.GROUP]:
         found["group_offers"] = []
-    decoder = mvds.Decoder(profile)
+    decoder = mvds.Payload(profile)
     decoder.open(wire, 0, len(wire))
     what = decoder.next()
     while what > 0:
@@ -133,7 +134,7 @@ def decode(request: "dict[str, object]") -> "dict[str, object]":
 
 
 def take(
-    decoder: "mvds.Decoder", what: int, wire: bytes, found: "dict[str, list[object]]"
+    decoder: "mvds.Payload", what: int, wire: bytes, found: "dict[str, list[object]]"
 ) -> None:
     ident = to_hex(wire[decoder.at : decoder.at + 32])
     group = wire[decoder.group_at : decoder.group_at + decoder.group_size]
@@ -147,13 +148,13 @@ def take(
         found[LISTS[what - 1][1]].append(ident)
 
 
-def message_of(decoder: "mvds.Decoder", wire: bytes, group: bytes) -> "dict[str, object]":
+def message_of(decoder: "mvds.Payload", wire: bytes, group: bytes) -> "dict[str, object]":
     body = wire[decoder.body_at : decoder.body_at + decoder.body_size]
     message = {
         "group_id": to_hex(group),
-        "timestamp": timestamp_int(decoder.timestamp),
+        "timestamp": timestamp_int(timestamp_of(decoder)),
         "body": to_hex(body),
-        "message_id": identify(group, decoder.timestamp, body),
+        "message_id": identify(group, timestamp_of(decoder), body),
     }
     if decoder.flags:
         parents = []

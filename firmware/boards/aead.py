@@ -1,8 +1,7 @@
-"""The AEAD port of a board: AES of `cryptolib`, or the core's where a port has none, under CCM.
+"""The AEAD port of a board: CCM with the AES of `cryptolib`, or of the core if there is none.
 
-A firmware set has one of them (`drupelet flash build --lacks cryptolib` takes the core's). Where
-importing this raises ImportError the board has no sealed links, and its owner must not start them
-in any other way.
+A firmware set contains one of them (`drupelet flash build --lacks cryptolib` takes the core's). If
+this import fails with ImportError, the board has no sealed links and must not be used without.
 """
 
 from drupelet.base.ccm import Ccm

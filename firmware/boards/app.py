@@ -1,7 +1,7 @@
 """The owner's program: `app.py` on the board's drive, with `sample(now)` and `delivered(message)`.
 
-docs/app.md tells an owner what both may do. Whatever the program does wrong is told on the
-console, logged in the black box and counted, and the board goes on carrying messages of others.
+docs/app.md tells an owner what both may do. An error of the program is printed on the console,
+logged in the black box and counted, and the board continues to carry the messages of others.
 """
 
 import gc
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from drupelet.node import Node
     from drupelet.telemetry.black_box import BlackBox
 
-_E_APP = const(5)  # an error of the black box (docs/SPEC.md 6.1), and what it befell:
+_E_APP = const(5)  # the error of an event in the black box (docs/SPEC.md 6.1), and its context:
 _SAMPLING = const(1)
 _DELIVERING = const(4)
 _LOADING = const(5)
-# After a program that hung: longer than the minute in which an image counts a reset as a failed
-# start (boards/rp2/image/main.py), so that three of them do not end the board.
+# How long a program that hung is not called: longer than the minute in which an image counts a
+# reset as a failed start (boards/rp2/image/main.py), which stops the board after three of them.
 _REST_MS = const(120000)
 _WORDS = ("", "sample", "", "", "delivered", "import")
-# What Python itself raises, by name: everything but the end of the program and Ctrl-C. Classes of
-# the owner's are added when the program is loaded.
+# The exceptions of Python itself, except SystemExit and KeyboardInterrupt. The owner's own classes
+# are added when the program is loaded.
 _BUILT_IN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError,
     MemoryError, NameError, OSError, RuntimeError, StopIteration, SyntaxError, TypeError,
@@ -41,26 +41,26 @@ _BUILT_IN_ERRORS = (
 
 
 def describe(error: BaseException) -> str:
-    """One line for whoever wrote the program: kind, text, and where in which file."""
+    """Return one line for the program's author: exception class, text, file and line."""
     text = "%s: %s" % (type(error).__name__, error)
     if not isinstance(error, MemoryError) and hasattr(sys, "print_exception"):
         out = io.StringIO()
         sys.print_exception(error, out)
-        place = ""
+        location = ""
         for line in out.getvalue().split("\n"):
             if line.startswith("  File ") and "boards/app." not in line:
-                place = " (" + line[7:] + ")"
-        text += place
+                location = " (" + line[7:] + ")"
+        text += location
     return text
 
 
 class Message:
-    """What `delivered` is given.
+    """The argument of `delivered`.
 
-    group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
-    which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
-    size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
-    again: a power cut may have taken what the program did with it the first time.
+    group: the group's name. sender: id, 8 hex digits, of the peer that sent us the message, which
+    need not be its author. payload: bytes, None if it is longer than APP_PAYLOAD_SIZE_MAX; size:
+    its length. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes. again: the
+    message was given before, but a power cut may have undone what the program did with it.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Message:
 
 
 class App:
-    """Readings of the owner's program (`take`), and events on their way through it."""
+    """Takes readings from the owner's program (`take`) and hands messages to it."""
 
     def __init__(self, path: str, port: "Port", box: "BlackBox") -> None:
         self.errors = 0
@@ -91,7 +91,7 @@ class App:
         self._ask(_LOADING, self._load, path)
 
     def _ask(self, where: int, ask: "Callable", argument: object) -> "Any":  # noqa: ANN401 - the owner's
-        """What the program answers; None, and told, where it fails."""
+        """Call the program and return its result; if it fails, report that and return None."""
         try:
             return ask(argument)
         except self._errors as error:
@@ -101,7 +101,7 @@ class App:
     def _load(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         folder = folder or ("/" if path.startswith("/") else "")
-        # Behind the firmware's own places, and for good: the program may import more later.
+        # After the firmware's own folders, and permanently: the program may import more later.
         if folder not in sys.path:
             sys.path.append(folder)
         program = __import__(name.rsplit(".", 1)[0])
@@ -116,7 +116,7 @@ class App:
             raise ValueError("it has neither sample(now) nor delivered(message)")
 
     def _failed(self, where: int, error: BaseException) -> None:
-        """Tell, log and count what the program did wrong."""
+        """Print, log and count an error of the program."""
         if isinstance(error, MemoryError):
             gc.collect()
         self.errors += 1
@@ -129,7 +129,7 @@ class App:
     # --- readings ---
 
     def take(self, number: int) -> "bytes | bytearray | memoryview | None":  # noqa: ARG002
-        """Ask the program, which counts for itself; None: it has no reading, or failed."""
+        """Return the program's next reading; None: it has none, or failed."""
         if self._sample is None:
             return None
         self._port.timestamp_into(self._stamp)
@@ -152,10 +152,10 @@ class App:
     # --- messages ---
 
     def attach(self, device: "DevicePort", name: str, peers: "dict[int, str]", hung: bool) -> None:
-        """Take the device's events; `name`: of the group of readings, `peers`: id by number.
+        """Subscribe to the device's events; `name`: of the readings' group, `peers`: id by number.
 
-        hung: the watchdog has reset the board, and what hung may hang again. So messages are
-        carried for a period before the program is called.
+        hung: the watchdog has reset the board, and the program may hang again. So the board
+        carries messages for a while before it calls the program.
         """
         self._node: "Node" = device.node
         self._group = device.author.group
@@ -169,10 +169,10 @@ class App:
             device.hold(rest_ms)
 
     def _deliver(self, handle: int) -> int:
-        """Give the program what another member wrote.
+        """Hand a message of another member to the program; OK, or a code: try again later.
 
-        As a rule the message counts as taken once it was given; with ONCE before it is given, and
-        it is held until the flash keeps that.
+        The message counts as done after the program has had it; if the program sets ONCE, before
+        that, and it is handed over only when that is durable.
         """
         message = self._ask(_DELIVERING, self._message, handle)
         if message is None:
@@ -186,11 +186,11 @@ class App:
         return code
 
     def _keep(self) -> int:
-        """Make durable that the message was taken."""
+        """Save the wake state, in which the message counts as done; OK or a code."""
         return self._node.save(self._port.now_ms())
 
     def _message(self, handle: int) -> "Message | None":
-        """The message of an event; None: our own, or one that cannot be read."""
+        """Return the message of an event; None if it is our own or cannot be read."""
         node = self._node
         store = node.store
         if store.load(handle) != OK or not store.source:

@@ -1,4 +1,4 @@
-"""What every MicroPython gives a board's port: clock, chance, light sleep, a console."""
+"""Base of all boards' ports, with what every MicroPython has: clock, random bytes, console."""
 
 import os
 import select
@@ -18,17 +18,17 @@ _CTRL_C = const(3)
 
 
 def is_ready(poll: "Any") -> bool:  # noqa: ANN401 - a class of MicroPython's
-    """Whether a stream of this poll can be read, or written, now; allocates nothing."""
+    """Whether a stream registered with `poll` is ready now; allocates nothing."""
     for _stream, _event in poll.ipoll(0):
         return True
     return False
 
 
 class Console:
-    """Commands, one per line; end of input means stop.
+    """Reads commands, one per line, and prints events.
 
-    Without its `stream` it hears and says nothing: that is the line of a peer, and a line has one
-    reader and one writer, the carrier.
+    If `stream` is None, the console is the serial line of a peer: only the carrier may read and
+    write it, and the console is silent.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Console:
         self._line = bytearray()
 
     def command(self) -> bytes:
-        """The next whole line, b"" when there is none, b"stop" at end of input."""
+        """Return the next whole line, b"" if there is none, b"stop" at end of input."""
         for _byte in range(_COMMAND_SIZE_MAX if self.stream else 0):
             if not is_ready(self._poll):
                 return b""
             byte = self.stream.read(1)
-            # Ctrl-C is a byte where a port had to turn its interrupt off (boards/nrf/port.py).
+            # Ctrl-C is an ordinary byte on ports that turn its interrupt off (boards/nrf/port.py).
             if not byte or byte[0] == _CTRL_C:
                 return b"stop"
             if byte == b"\n":
@@ -55,11 +55,11 @@ class Console:
         return b""
 
     def line(self, size_max: int) -> bytes:
-        """Wait for the next line, at most so long; b"" at end of input."""
+        """Wait for the next line, at most `size_max` bytes; b"" at end of input."""
         return self.stream.readline(size_max)
 
     def say(self, line: str) -> None:
-        """One line of JSON; a listener that is gone does not stop the board."""
+        """Print one line of JSON; if nobody listens, ignore the error."""
         try:
             if self.stream:
                 print(line)
@@ -68,14 +68,14 @@ class Console:
 
 
 class BasePort:
-    """What ports have in common; see `boards.ports.Port`. A subclass gives the rest."""
+    """The common part of all ports; see `boards.ports.Port`. Subclasses add the rest."""
 
     def __init__(self) -> None:
         self.console = Console()
         self._poll = select.poll()
 
     def now_ms(self) -> int:
-        """Modulo 2^30, as MicroPython's ticks are."""
+        """Return the ticks of MicroPython, modulo 2^30 ms."""
         return time.ticks_ms() & 0x3FFFFFFF
 
     def timestamp_into(self, out: bytearray) -> None:
@@ -91,11 +91,11 @@ class BasePort:
         return time.time_ns() // 1000000
 
     def random_byte(self) -> int:
-        """0..255 from the chip or the operating system."""
+        """Return 0..255 from the chip's or the operating system's generator."""
         return os.urandom(1)[0]
 
     def watch(self, old: "object | None", new: "object | None") -> None:
-        """Let bytes of `new` end a `wait` from now on, and those of `old` no more."""
+        """Make readable bytes on `new` end a `wait` from now on, instead of those on `old`."""
         if old is new:
             return
         if old is not None:
@@ -104,17 +104,17 @@ class BasePort:
             self._poll.register(new, select.POLLIN)
 
     def wait(self, wait_ms: int) -> None:
-        """Light sleep, at most `wait_ms`."""
+        """Sleep lightly for at most `wait_ms`, or until a watched stream has bytes."""
         for _stream, _event in self._poll.ipoll(wait_ms):
             pass
 
     def feed(self) -> None:
-        """There is no watchdog."""
+        """Do nothing: there is no watchdog."""
 
-    release = feed  # nor does a prompt follow
+    release = feed  # nor a prompt that needs the console
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "StickPort":
-        """A folder that somebody else mounts."""
+        """Return the stick in a folder that the operating system mounts."""
         from drupelet_transports.stick import Stick
 
         return Stick(path, own_id)

@@ -1,11 +1,11 @@
-"""A board's way to its broker: user and password, TLS. Loaded at boot, and let go then.
+"""Opens a board's client of an MQTT broker: login and TLS. Unloaded after the boot.
 
-The files are those of a host's [[brokers]] table, in `brokers` of the board's configuration:
+The key `brokers` of the board's configuration has the fields of a host's [[brokers]] table:
 
     [{"url": "mqtts://broker.example:8883", "ca_file": "ca.der", "login_file": "login",
       "certificate_file": "me.der", "key_file": "me.key"}]
 
-`login_file` has two lines, user and password. Files for TLS are in PEM or DER form.
+`login_file` has two lines, user and password. TLS files are in PEM or DER format.
 """
 
 import os
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
     from drupelet_transports.mqtt_board import MqttClient
 
-# Of a file; a certificate of an authority has about 2 KB.
+# The longest TLS or login file; a CA certificate has about 2 KB.
 _FILE_SIZE_MAX = const(8192)
-# User and password together: CONNECT must fit the client's buffer.
+# User and password together, because CONNECT must fit into the client's buffer.
 _LOGIN_SIZE_MAX = const(255)
 
 
 def open_client(
     config: dict, url: str, random_byte: "Callable[[], int]", say: "Callable[[str], None]"
 ) -> "MqttClient":
-    """The client of the broker of a URL; `say` is told what keeps it away. DrupeletError."""
+    """Return a client for the broker of a URL; it reports failures to `say`. DrupeletError."""
     __import__("drupelet_transports.mqtt_packet")
     from drupelet_transports.mqtt_board import MqttClient
 
     where, prefix = url.split("://")[1].split("/", 1)
     host, port = where.rsplit(":", 1)
-    found: "dict[str, str]" = {}
+    settings: "dict[str, str]" = {}
     for broker in config.get("brokers", ()):
         if url.startswith(broker["url"] + "/"):
-            found = broker
-    context = tls(found) if url.startswith("mqtts:") else None
-    client = MqttClient(host, int(port), prefix, random_byte, 60, login(found), context)
+            settings = broker
+    context = tls(settings) if url.startswith("mqtts:") else None
+    client = MqttClient(host, int(port), prefix, random_byte, 60, login(settings), context)
     client.say = say
     return client
 
 
 def login(broker: "dict[str, str]") -> "tuple[bytes, ...]":
-    """User and password; () for a broker that lets everybody in. Raises DrupeletError."""
+    """Return user and password, or () if the broker needs none. Raises DrupeletError."""
     path = broker.get("login_file", "")
     if not path:
         return ()
@@ -60,7 +60,7 @@ def login(broker: "dict[str, str]") -> "tuple[bytes, ...]":
 
 
 def tls(broker: "dict[str, str]") -> "Any":  # noqa: ANN401 - a class of MicroPython's
-    """The context for mqtts://. Raises DrupeletError: nobody is trusted unseen."""
+    """Return the TLS context for mqtts://. Raises DrupeletError if there is no `ca_file`."""
     import tls
 
     path = broker.get("ca_file", "")
@@ -81,7 +81,7 @@ def tls(broker: "dict[str, str]") -> "Any":  # noqa: ANN401 - a class of MicroPy
 
 
 def _check(path: str) -> None:
-    """Nobody else may read it, where files have modes."""
+    """Raise DrupeletError if others can read a file, on file systems with modes."""
     try:
         mode = os.stat(path)[0]
     except OSError:

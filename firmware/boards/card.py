@@ -1,9 +1,9 @@
-"""An SD card as the stick: mounted when it is put in, let go when it was pulled.
+"""An SD card as the stick: mounted when it is inserted, unmounted when it was removed.
 
     "sd": {"spi": 0, "sck": 18, "mosi": 19, "miso": 16, "cs": 17, "detect": 22}
 
-`detect` is the socket's switch, closed to ground while a card is in; without one a card is looked
-for by asking it. The driver is micropython-lib's `sdcard`.
+`detect` is the pin of the socket's switch, which connects it to ground while a card is in; without
+it the driver probes for a card. The driver is micropython-lib's `sdcard`.
 """
 
 import os
@@ -16,15 +16,15 @@ from drupelet.base.compat import const
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_transports.stick import Stick
 
-# An empty socket without a switch is asked this often: each time takes a card's time to answer.
+# How often a socket without a switch is probed: each probe waits for the card's timeout.
 _ASK_MS = const(5000)
-# What cards take; the driver begins at 100 kHz by itself.
+# A clock that all cards support; the driver initializes them at 100 kHz.
 _BAUD = const(1320000)
 _SECTOR_SIZE = const(512)
 
 
 class Card(Stick):
-    """The stick below `path`, which is where the card is mounted."""
+    """The stick on an SD card that is mounted at `path`."""
 
     def __init__(self, path: str, own_id: "bytes | bytearray", settings: dict) -> None:
         Stick.__init__(self, path, own_id)
@@ -48,7 +48,7 @@ class Card(Stick):
             return False
         if self._card is not None:
             try:
-                # What is mounted may be a card that is gone: its first sector says so.
+                # Read a sector: the mounted card may have been removed.
                 self._card.readblocks(0, self._sector)
             except OSError:
                 self._let_go()

@@ -1,10 +1,10 @@
-"""What ports with MicroPython's module `machine` have in common: microcontrollers.
+"""Base of the microcontrollers' ports: what ports with the module `machine` have in common.
 
-Keys of a configuration that are read here and in the modules that this one loads (docs/boards.md):
+Configuration keys that are read here and in the modules that this one loads (docs/boards.md):
 
     led          number or name of the status LED's pin, on while the board is awake
-    watchdog_ms  the board is reset when a turn takes longer
-    battery      {pin, times}: an ADC behind a divider by `times`
+    watchdog_ms  the watchdog resets the board if a turn takes longer
+    battery      {pin, times}: an ADC behind a voltage divider by `times`
     sd           {spi, sck, mosi, miso, cs, detect}: the card that is a stick (boards/card.py)
     wifi         {ssid, password_file}: a network to join (boards/wifi.py)
 """
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
     from boards.wifi import Wifi
     from drupelet_transports.stream_board import StreamBoard
 
-# Ports count seconds from 1970 or from 2000; messages and the black box from 1970.
+# Ports count time from 1970 or from 2000; messages and the black box from 1970.
 _ORIGIN_MS = 0
 if hasattr(time, "gmtime") and time.gmtime(0)[0] == 2000:
     _ORIGIN_MS = 946684800000
-# A clock that nobody set begins in 2000, 2015 or 2021, by the port: before 2024 it tells nothing.
+# A clock that was never set begins in 2000, 2015 or 2021, depending on the port, so a time before
+# 2024 is not valid.
 _SET_MS = 1704067200000
 BAUD = const(115200)
 _CTRL_C = const(3)
-# What a UART takes in while a turn of the board lasts: two frames of the longest size.
+# A UART's receive buffer, for bytes received during a turn: two of the longest frames.
 _RX_SIZE = const(2080)
 
 
 def take_apart(url: str) -> "tuple[str, str, dict[str, str]]":
-    """Scheme, place and options of a URL; `drupelet_transports.url` says what each may be."""
+    """Return scheme, place and options of a URL (`drupelet_transports.url` lists them)."""
     scheme, rest = url.split(":", 1)
     text = ""
     if "?" in rest:
@@ -59,11 +60,11 @@ def take_apart(url: str) -> "tuple[str, str, dict[str, str]]":
 class ChipPort(BasePort):
     """A microcontroller; see `boards.ports.Port`."""
 
-    uart_pins = True  # whether a UART's pins can be chosen
-    uart_buffers = True  # whether it has buffers of a size that can be chosen
-    # What it sends by itself, 0 where it has no buffer for that; a frame goes in piece by piece.
+    uart_pins = True  # whether a UART's pins can be configured
+    uart_buffers = True  # whether the sizes of a UART's buffers can be configured
+    # Size of a UART's transmit buffer, 0: it has none; frames are written to it piece by piece.
     uart_tx_size = 256
-    adc_full_mv = 3300  # at which an ADC reads 65535; most take the supply for it
+    adc_full_mv = 3300  # voltage at which an ADC reads 65535; usually the supply
 
     def __init__(self, config: dict) -> None:
         BasePort.__init__(self)
@@ -71,25 +72,25 @@ class ChipPort(BasePort):
         try:
             os.mkdir(config["flash"])
         except OSError:
-            pass  # it is there, as after the first boot
+            pass  # it exists since the first boot
         self._watchdog = None
-        self._turn_ms = 0  # how long a wait may be while the watchdog runs
+        self._turn_ms = 0  # the longest wait while the watchdog runs; 0: it does not run
         led = config.get("led")
         self._led = None if led is None else machine.Pin(led, machine.Pin.OUT, value=1)
 
     def anchor_into(self, out: bytearray) -> bool:
-        """Write 6 bytes, little-endian: ms since the Unix epoch. False: nobody set the clock."""
+        """Write 6 bytes, little-endian: ms since the Unix epoch. False: the clock is not set."""
         BasePort.anchor_into(self, out)
         return self._unix_ms() >= _SET_MS
 
     def _unix_ms(self) -> int:
-        """Where a chip has no calendar: since its reset."""
+        """Return ms since the Unix epoch; since the reset if the chip has no calendar."""
         if not hasattr(time, "time_ns"):
             return time.ticks_ms()
         return BasePort._unix_ms(self) + _ORIGIN_MS
 
     def reset_cause(self) -> int:
-        """RESET_* of drupelet.telemetry.black_box, 0 for what this port does not name."""
+        """Return RESET_* of drupelet.base.events, 0 for a cause that this port does not name."""
         cause = machine.reset_cause()
         for name, code in (
             ("DEEPSLEEP_RESET", RESET_DEEP_SLEEP), ("WDT_RESET", RESET_WATCHDOG),
@@ -101,18 +102,18 @@ class ChipPort(BasePort):
         return 0
 
     def feed(self) -> None:
-        """Tell the watchdog, if it runs, that the board does."""
+        """Feed the watchdog, if it runs."""
         if self._watchdog is not None:
             self._watchdog.feed()
 
     def release(self) -> None:
-        """Give the console back to the interpreter: Ctrl-C interrupts again."""
+        """Give the console back to the interpreter: let Ctrl-C interrupt again."""
         micropython.kbd_intr(_CTRL_C)
 
     def wait(self, wait_ms: int) -> None:
-        """Wait with the LED out; no longer than the watchdog lets it, which is fed.
+        """Feed the watchdog and wait with the LED off, at most for half the watchdog's time.
 
-        The processor idles: in MicroPython's light sleep neither a UART nor USB hears anything.
+        The processor only idles: in MicroPython's light sleep UART and USB receive nothing.
         """
         self.feed()
         if self._led is not None:
@@ -130,7 +131,7 @@ class ChipPort(BasePort):
         self._turn_ms = wait_ms >> 1
 
     def attach(self, board: "DevicePort") -> None:
-        """Its battery, its network, and last its watchdog, which runs from then on."""
+        """Add battery and network to a board, then start the watchdog."""
         config = self._config
         if config.get("battery"):
             board.battery = self.battery(config["battery"])
@@ -141,11 +142,11 @@ class ChipPort(BasePort):
             self.guard(config["watchdog_ms"])
 
     def rtc(self, _settings: dict) -> "RtcPort":
-        """What outlives deep sleep, where there is such a thing."""
+        """Raise DrupeletError; ports with memory that outlives deep sleep override this."""
         raise DrupeletError("sleep: this kind of board has none that ends by itself: leave it out")
 
     def open_line(self, url: str) -> "StreamBoard":
-        """A UART by its number, or the console, which then is no console any more."""
+        """Open a UART by its number, or the console, which then is only the peer's line."""
         from drupelet_transports.stream_board import StreamBoard
 
         scheme, where, options = take_apart(url)
@@ -177,7 +178,7 @@ class ChipPort(BasePort):
         return machine.UART(number, **settings)
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "Card":
-        """The SD card that the configuration says how to reach, mounted at `path`."""
+        """Return the SD card whose wiring the configuration describes, mounted at `path`."""
         if "sd" not in self._config:
             raise DrupeletError("stick: say in sd how its card is wired")
         try:
@@ -191,23 +192,23 @@ class ChipPort(BasePort):
         return Card(path, own_id, self._config["sd"])
 
     def network(self, settings: dict) -> "Wifi":
-        """Wi-Fi, which is kept up."""
+        """Return the Wi-Fi connection."""
         from boards.wifi import Wifi
 
         return Wifi(settings, self.console.say)
 
     def battery(self, setting: dict) -> "Battery":
-        """An ADC."""
+        """Return a battery measured by an ADC."""
         from boards.volts import Battery
 
         return Battery(setting["pin"], setting.get("times", 1), self.adc_full_mv)
 
     def warmth(self) -> "float | None":
-        """Degrees Celsius of the chip; None where it cannot be asked."""
+        """Return the chip's temperature in degrees Celsius; None if it has no sensor."""
         return None
 
     def source(self, config: dict) -> "Take":
-        """How the chip is."""
+        """Return a source of readings of the chip itself."""
         from boards.vitals import Vitals
 
         return Vitals(self, config).take

@@ -1,6 +1,6 @@
-"""A board's end of the command channel (docs/SPEC.md 15.8): what a host may tell it to do.
+"""A board's end of the command channel (docs/SPEC.md 15.8): carries out a host's commands.
 
-Loaded only when the board's configuration says so and its flash holds the command key.
+Loaded only if the board's configuration has `commands`.
 """
 
 from drupelet.base.compat import const
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _KEY_NAME = "commands.key"
 _KEY_SIZE = const(32)
-# Longer waits would not fit the clock's count of 2^30 ms.
+# The clock is modulo 2^30 ms, so waits must be well below that.
 _WAIT_MS_MAX = const(1 << 28)
 
 
 def read_key(files: "Files") -> "bytes | None":
-    """The command key that the host put on the flash; None: there is none."""
+    """Return the command key that the host put on the flash; None: there is none."""
     if files.size(_KEY_NAME) != _KEY_SIZE:
         return None
     file = files.open(_KEY_NAME, False)
@@ -37,23 +37,23 @@ def read_key(files: "Files") -> "bytes | None":
 
 
 def join(setup: "SetupPort", open_folder: "Callable[[str], Files]") -> "BoardCommands | None":
-    """The group of commands, shared with all peers, before `Node.boot`.
+    """Join the command group and share it with all peers, before `Node.boot`.
 
-    None, and said so, when there is no key.
+    If there is no key, print that and return None.
     """
     key = read_key(open_folder(setup.config["flash"]))
     if key is None:
         why = "no command key: see `drupelet command --key-to`"
         setup.console.say('{"event":"refused","why":"%s"}' % why)
         return None
-    made = BoardCommands(setup.node, setup.id, key, setup.config["group"].encode())
+    commands = BoardCommands(setup.node, setup.id, key, setup.config["group"].encode())
     for peer in setup.numbers.values():
-        setup.node.share(made.group, peer, SHARED)
-    return made
+        setup.node.share(commands.group, peer, SHARED)
+    return commands
 
 
 class BoardCommands:
-    """The group of commands of one board: made before `Node.boot`, then `recover`."""
+    """The command group of one board: created before `Node.boot`, then call `recover`."""
 
     def __init__(self, node: "Node", id: bytes, key: bytes, descriptor: bytes) -> None:
         self._node = node
@@ -64,7 +64,7 @@ class BoardCommands:
         self._timestamp = bytearray(8)
 
     def recover(self, device: "DevicePort") -> None:
-        """After `Node.boot`: find what was answered already, and take the device's events."""
+        """After `Node.boot`, find the commands answered so far; handle the group's events."""
         self._device = device
         actions = [self._set_epoch, self._sleep, self._flush, self._report]
         self._board = CommandBoard(self._client, self._id, actions)
@@ -73,7 +73,7 @@ class BoardCommands:
         device.acts[self.group] = self._obey
 
     def _obey(self, handle: int) -> int:
-        """Do what a command says; done once more in the next epoch if its answer has no room."""
+        """Carry out a command and answer it; repeated in the next epoch if there is no room."""
         device = self._device
         now_ms = device.port.now_ms()
         self._author.saw(handle)
@@ -82,10 +82,10 @@ class BoardCommands:
             self._node, self.group, handle, self._author, self._timestamp, now_ms
         )
 
-    # --- the operations: what the answer says, or a negative code ---
+    # --- operations: each returns the value for the answer, or a negative code ---
 
     def _set_epoch(self, value: int) -> int:
-        """Take readings this often until the next boot; the value."""
+        """Take a reading every `value` ms until the next boot; return the value."""
         if not 0 < value < _WAIT_MS_MAX:
             return E_PEER
         self._device.epoch_ms = value
@@ -97,20 +97,20 @@ class BoardCommands:
         return wait_ms
 
     def _sleep(self, value: int) -> int:
-        """Put the next reading off, so that deep sleep lasts as long; the value.
+        """Put the next reading off by `value` ms, so that deep sleep lasts that long; return it.
 
-        A wake plan is kept: a peer may count on it.
+        The wake plan stays, because peers may rely on it.
         """
         if self._device.sleeper is None or not 0 < value < _WAIT_MS_MAX:
             return E_PEER
         return self._put_off(value)
 
     def _flush(self, _value: int) -> int:
-        """Let the black box leave as far as it is written."""
+        """Publish the black box so far; return 0."""
         self._device.flush()
         return 0
 
     def _report(self, _value: int) -> int:
-        """The battery's millivolts; without one, how many readings were taken."""
+        """Return the battery's voltage in mV; without a battery, the number of readings taken."""
         device = self._device
         return device.author.own if device.battery is None else device.battery.millivolts()

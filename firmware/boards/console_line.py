@@ -1,8 +1,8 @@
-"""The console as a serial line: a Pico's USB cable carries frames.
+"""The console as a serial line: frames over a Pico's USB cable.
 
-While it does, Ctrl-C is a byte like any other. The four bytes 00 03 03 00 (Ctrl-@ Ctrl-C Ctrl-C
-Ctrl-@) bring the prompt of MicroPython back: between two delimiters, 03 says that two bytes
-follow, and there is one. No frame is sent so (COBS, drupelet_transports/framing.py).
+Meanwhile Ctrl-C is a byte like any other. The four bytes 00 03 03 00 (Ctrl-@ Ctrl-C Ctrl-C Ctrl-@)
+bring the prompt of MicroPython back. No frame contains them: in COBS (drupelet_transports/
+framing.py) the first 03 announces two more bytes before the delimiter, but there is only one.
 """
 
 import select
@@ -23,10 +23,11 @@ _ESCAPE = b"\x00\x03\x03\x00"
 
 
 class ConsoleStream:
-    """Console bytes as a stream that never waits; raises KeyboardInterrupt for the escape.
+    """The console as a stream that never waits; raises KeyboardInterrupt for the escape sequence.
 
-    It takes the stream of `console`, which then is silent. It is closed where its peer was
-    refused, who may go on sending: the console speaks again, but hears only the escape.
+    It takes over the stream of `console`, which then is silent. It is closed if its peer has no
+    keys; since the peer may go on sending, the console then prints again, but reads nothing but
+    the escape sequence.
     """
 
     def __init__(self, console: "Console") -> None:
@@ -40,15 +41,15 @@ class ConsoleStream:
         self._room = select.poll()
         self._room.register(sys.stdout, select.POLLOUT)
         self._byte = bytearray(1)
-        self._matched = 0  # bytes of the escape that came last
+        self._matched = 0  # how many bytes of the escape sequence were read last
         micropython.kbd_intr(_NO_BYTE)
 
     def readinto(self, buf: bytearray) -> "int | None":
-        """Bytes that are there; None for none."""
+        """Read the available bytes into `buf`; return their count, None if there are none."""
         count = 0
         byte = self._byte
         while count < len(buf) and is_ready(self._poll):
-            # One by one: a console waits until all that was asked for is there.
+            # Read one by one: a console blocks until all requested bytes are there.
             if not self.watched.readinto(byte, 1):
                 break
             buf[count] = byte[0]
@@ -65,16 +66,18 @@ class ConsoleStream:
         return count or None
 
     def write(self, buf: bytearray, at: int, size: int) -> "int | None":
-        """Bytes taken; None while nobody reads at the other end."""
+        """Write buf[at:at+size]; return how many bytes were taken, None if the other end does not
+        read.
+        """
         if not is_ready(self._room):
             return None
         return sys.stdout.buffer.write(buf, at, size) or None
 
     def close(self) -> None:
-        """Be the stream of the console, as `read` has it."""
+        """Become the stream of the console, which then calls `read`."""
         self._console.stream = self
 
     def read(self, _size: int) -> bytes:
-        """A blank for each byte that came: no frame is a command or stops the board."""
+        """Drop a byte and return a blank, so that no frame is a command or stops the board."""
         self.readinto(bytearray(1))
         return b" "

@@ -1,6 +1,6 @@
-"""A board while it runs: one node, its carriers, its sensor, its black box and its console.
+"""A running board: one node, its carriers, its sensor, its black box and its console.
 
-What differs between boards is its port (`boards.ports.Port`): clock, console, what is wired to it.
+The differences between boards are in the port (`boards.ports.Port`): clock, console, peripherals.
 """
 
 import gc
@@ -39,27 +39,27 @@ _RECEIVE = const(3)
 _SEND = const(4)
 _FLASH = const(5)
 _SENSOR = const(6)
-# What an error befell (docs/SPEC.md 6.1).
+# The context of an error event (docs/SPEC.md 6.1).
 _PUBLISHING = const(1)
 _SAVING = const(2)
 _TURNING = const(3)
-_E_SENSOR = const(4)  # beside those of drupelet.base.errors
-# A battery is noted when it has moved by this much: noise makes no events.
+_E_SENSOR = const(4)  # an error code beside those of drupelet.base.errors
+# The battery is logged when it has changed by so much, so that noise makes no events.
 _BATTERY_STEP_MV = const(10)
-# A carrier that could not take a whole frame is served again after this: what a UART keeps of it
-# lasts longer, and a port that nobody reads may stay so for days.
+# A carrier that could not take a whole frame is served again after this time. A UART takes longer
+# to send what is in its buffer; a port that nobody reads may stay full for days.
 _BUSY_MS = const(20)
 _COUNTS = (COUNT_DAMAGED, COUNT_PROGRAMS, COUNT_ERASES)
-# A long reading is written in pieces of this size: so much is copied at a time.
+# A long reading is copied and written in pieces of this size.
 _PIECE_SIZE = const(512)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
-# After a turn that failed for want of memory, or a sleep for want of a store.
+# How long to wait after a turn that ran out of memory, or a deep sleep that the store refused.
 _AGAIN_MS = const(1000)
 
 
 class Device:
-    """What `boards.setup` put together on a port; `run` until `stop`."""
+    """A board as `boards.setup` assembled it; call `run`."""
 
     def __init__(
         self, node: "Node", box: "BlackBox", port: "Port", take: "Take", author: "Author",
@@ -74,18 +74,18 @@ class Device:
         self.epoch_ms = self._status_ms = epoch_ms
         self.heap_low = gc.mem_free()
         self.frame = frame  # FRAME_SIZE_MAX bytes
-        self.live = []  # carriers with two ends, each with its link
+        self.live = []  # live carriers with their links
         self.brokers: "list[Any]" = []  # connections to brokers
-        # Of [who keeps a carrier up (KeeperPort), the carrier, what the port watches of it].
+        # Rows of [KeeperPort, its carrier, the carrier's stream that the port watches].
         self.served: "list[list[Any]]" = []
         self.seals: "list[tuple[Seal, Link]]" = []
-        self.sleeper: "SleeperPort | None" = None  # of a device that sleeps deeply
-        self.battery: "BatteryPort | None" = None  # of a device that can measure it
-        # By group (number): what looks at its events before they are done with.
+        self.sleeper: "SleeperPort | None" = None  # None: the device does not sleep deeply
+        self.battery: "BatteryPort | None" = None  # None: it cannot be measured
+        # Handlers of events by group (number), called before `Node.done`.
         self.acts: "dict[int, Act]" = {}
         self.due_ms = self._held_ms = port.now_ms()
         self._hold_ms = 0
-        self._is_held = False  # the event that the node gave last
+        self._is_held = False  # the node's last event is not done yet
         self._readings = author.group
         self._telemetry = telemetry
         self._peers = peers
@@ -93,15 +93,15 @@ class Device:
         self._timestamp = bytearray(8)
         port.timestamp_into(self._timestamp)
         self._out: "bytearray | memoryview" = frame
-        self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
+        self._totals = [0, 0, 0]  # damaged frames, flash programs and erases counted so far
 
     def run(self) -> None:
-        """Until `stop`, or the end of input."""
+        """Run until the command `stop` or the end of input."""
         port = self.port
         sleeper = self.sleeper
         resumed = sleeper is not None and sleeper.resumed
         self._say_status("woke" if resumed else "started")
-        said_ms = port.now_ms()
+        status_ms = port.now_ms()
         while True:
             command = self.console.command()
             if command == b"stop":
@@ -110,8 +110,8 @@ class Device:
                 self.flush()
                 self.console.say('{"event":"flushed"}')
             wait_ms = self._turn()
-            if elapsed_ms(port.now_ms(), said_ms) >= self._status_ms:
-                said_ms = port.now_ms()
+            if elapsed_ms(port.now_ms(), status_ms) >= self._status_ms:
+                status_ms = port.now_ms()
                 self._say_status("status")
             rest_ms = sleeper.rest_ms(self) if sleeper is not None else 0
             if rest_ms:
@@ -128,9 +128,9 @@ class Device:
         self._say_status("stopped")
 
     def _turn(self) -> int:
-        """Everything that is due; then how long to wait, in ms.
+        """Do everything that is due; return how long to wait, in ms.
 
-        What there was no memory for now is done in another turn.
+        If memory runs out, the rest is done in another turn.
         """
         try:
             return self._maintain(self.step())
@@ -140,9 +140,9 @@ class Device:
             return _AGAIN_MS
 
     def _sleep(self, rest_ms: int) -> None:
-        """Deep sleep: a broker is told, so that it does not take the board for lost.
+        """Disconnect from brokers, so that they do not report a lost board, and sleep deeply.
 
-        Returns only where the store fails: the board stays awake and goes on.
+        Returns only if the store fails; then the board stays awake.
         """
         for client in self.brokers:
             client.close()
@@ -152,20 +152,20 @@ class Device:
             client.reopen()
 
     def _maintain(self, wait_ms: int) -> int:
-        """Keep carriers up; the shorter of `wait_ms` and what they need."""
+        """Keep carriers up; return the shortest of `wait_ms` and the waits that they allow."""
         port = self.port
         for row in self.served:
             keeper, carrier, watched = row
-            port.feed()  # asking for a broker's address takes seconds
+            port.feed()  # resolving a broker's name takes seconds
             keeper.maintain(port.now_ms())
-            # Whatever closed it since: what is closed must not be waited on, it is always ready.
+            # The carrier may have closed its stream: stop watching it, for it is always ready.
             port.watch(watched, carrier.poll_object)
             row[2] = carrier.poll_object
             wait_ms = min(wait_ms, keeper.wait_ms(port.now_ms()))
         return wait_ms
 
     def _say_status(self, event: str) -> None:
-        """What whoever started the board may want to know, without looking into its flash."""
+        """Print the board's counters as an event."""
         node = self.node
         status = {
             "event": event, "boot": self.box.boot, "own": self.author.own,
@@ -177,14 +177,14 @@ class Device:
         self.console.say(json.dumps(status))
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
-        """Serve a link over a carrier with two ends."""
+        """Serve a link over a live carrier."""
         self.live.append((transport, link))
-        # A sealed carrier takes shorter frames: all send what fits the one that takes least.
+        # All links share one frame buffer, limited to the shortest frame of their carriers.
         if transport.frame_size_max < len(self._out):
             self._out = memoryview(self.frame)[: transport.frame_size_max]
 
     def step(self) -> int:
-        """Everything that is due now; then how long to sleep, in ms."""
+        """Do everything that is due now; return how long to sleep, in ms."""
         now_ms = self.port.now_ms()
         if elapsed_ms(now_ms, self.due_ms) < 1 << 29:
             self._epoch(now_ms)
@@ -203,7 +203,7 @@ class Device:
         return wait_ms
 
     def left_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next reading is due."""
+        """Return the time until the next reading is due, in ms."""
         left_ms = elapsed_ms(self.due_ms, now_ms)
         return left_ms if left_ms < 1 << 29 else 0
 
@@ -211,7 +211,7 @@ class Device:
         self.due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
         for seal, link in self.seals:
             if seal.flags & PEER_LOST:
-                # The peer has lost what it acknowledged: all of it is shown again.
+                # The peer has lost what it acknowledged: offer everything again.
                 link.exchange.forget_holds()
                 if self.node.save(now_ms) == OK:
                     seal.settle()
@@ -220,7 +220,7 @@ class Device:
             payload = self.take(self.author.own)
             if payload is not None:
                 self._publish(payload, now_ms)
-        except (OSError, ValueError):  # a sensor that does not answer may do so in the next epoch
+        except (OSError, ValueError):  # the sensor may answer again in the next epoch
             self.box.log(now_ms, CODE_ERROR, _E_SENSOR, _PUBLISHING, 0, 0)
         free = gc.mem_free()
         if free < self.heap_low:
@@ -235,14 +235,14 @@ class Device:
         self.tally()
         if self.battery is not None:
             millivolts = self.battery.millivolts()
-            apart = millivolts - self._millivolts
-            if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
+            change_mv = millivolts - self._millivolts
+            if millivolts and (change_mv >= _BATTERY_STEP_MV or -change_mv >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
                 self.box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
         self.box.state(self.port.now_ms(), _IDLE)
 
     def tally(self) -> None:
-        """Count what carriers and flash went through since the last time."""
+        """Add damaged frames and flash operations since the last call to the counters."""
         store = self.node.store
         damaged = sum([transport.damaged for transport, _ in self.live])
         totals = [damaged, store.programs, store.erases]
@@ -251,13 +251,13 @@ class Device:
         self._totals = totals
 
     def drain(self) -> None:
-        """Let the black box's finished blocks go to flash."""
+        """Write the black box's finished blocks to flash."""
         if self.box.ready:
             self.port.timestamp_into(self._timestamp)
         self.node.telemetry(self._telemetry, self.port.now_ms(), self._timestamp)
 
     def _publish(self, payload: "Payload", now_ms: int) -> None:
-        """Put the next reading into the log, piece by piece if it is long."""
+        """Publish the next reading, piece by piece if it is long."""
         self.port.timestamp_into(self._timestamp)
         head = self.author.head()
         size = len(payload)
@@ -296,7 +296,9 @@ class Device:
             self.box.state(self.port.now_ms(), _IDLE)
 
     def _send_due(self, transport: "Transport", link: "Link") -> None:
-        """Send what is due while the carrier takes it. What is due stays so while it is down."""
+        """Send frames that are due while the carrier accepts them; if it is down, only let time
+        pass.
+        """
         if not transport.up:
             link.turn(self.port.now_ms())
             return
@@ -307,16 +309,15 @@ class Device:
                 link.sent(transport.last_wire_size)
 
     def hold(self, hold_ms: int) -> None:
-        """Take no events for so long."""
+        """Handle no events for `hold_ms`."""
         self._held_ms = self.port.now_ms()
         self._hold_ms = hold_ms
 
     def consume(self) -> bool:
-        """The board's own client: it remembers what came, so that its next reading follows it.
+        """Handle some events; return whether there are more, so carriers are served in between.
 
-        An event that something else has still to act on is held: it is handed in again an epoch
-        later, and nothing passes it meanwhile. Whether there is more to take: a board serves its
-        carriers in between.
+        The author notes each message, on which its next reading then depends. If the handler of an
+        event's group fails, the event is handled again an epoch later, before all later ones.
         """
         node = self.node
         if elapsed_ms(self.port.now_ms(), self._held_ms) < self._hold_ms:
@@ -337,7 +338,7 @@ class Device:
         return True
 
     def flush(self) -> None:
-        """Close the black box's last segment so that it can leave."""
+        """End the black box's current segment and publish it."""
         now_ms = self.port.now_ms()
         self.port.timestamp_into(self._timestamp)
         self.node.telemetry_flush(self._telemetry, now_ms, self._timestamp)

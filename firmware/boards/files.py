@@ -1,7 +1,7 @@
 """Files of a MicroPython port: a folder of VfsPosix, or a mounted LittleFS (VfsLfs2).
 
-On LittleFS `flush` is durable and `rename` is atomic. VfsPosix has no fsync: there `flush` hands
-the bytes to the operating system, which outlives the process but not the machine.
+On LittleFS `flush` is durable and `rename` is atomic. VfsPosix has no fsync: its `flush` hands the
+bytes to the operating system, so they survive the end of the process, but not of the machine.
 """
 
 import errno
@@ -11,7 +11,7 @@ from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import FILES_OPEN_MAX, SCRATCH_SIZE
 from drupelet.base.memory import copy
 
-# MicroPython leaves these two out of its errno module.
+# MicroPython's errno module does not have these two.
 _EFBIG = 27
 _ENOSPC = 28
 
@@ -28,7 +28,7 @@ def _code(error: OSError) -> int:
 
 
 class BoardFiles(Files):
-    """Files in `folder`, which exists; not more than FILES_OPEN_MAX open at a time."""
+    """Files in an existing `folder`; at most FILES_OPEN_MAX are open at a time."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder.rstrip("/") + "/"
@@ -36,12 +36,14 @@ class BoardFiles(Files):
         self._scratch = bytearray(SCRATCH_SIZE)
 
     def names(self) -> "list[str]":
-        """Names of all files in no order; allocates, so at boot only."""
+        """Return the names of all files in no order; allocates, so call it at boot only."""
         return os.listdir(self._folder)
 
     def open(self, name: str, create: bool) -> int:
-        """See `Files`. LittleFS writes when a file closes that might have been written to, so one
-        that is only read is opened for that.
+        """Open a file; its descriptor or a code, see `Files`.
+
+        A file that exists is opened for reading only, because LittleFS writes to flash when a file
+        that is open for writing is closed.
         """
         if None not in self._open:
             return E_CAPACITY
@@ -53,7 +55,7 @@ class BoardFiles(Files):
         return fd
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
-        """Add `buf[at:at+size]` at the end; this `write` with an offset is MicroPython's own."""
+        """Append buf[at:at+size]; OK or a code. `write` with an offset is MicroPython's own."""
         file = self._open[fd]
         try:
             file.seek(0, 2)
@@ -62,7 +64,7 @@ class BoardFiles(Files):
             return _code(error)
 
     def flush(self, fd: int) -> int:
-        """Make durable what was appended (LittleFS: commits the file's metadata)."""
+        """Make what was appended durable (LittleFS commits the file's metadata); OK or a code."""
         try:
             self._open[fd].flush()
             return OK
@@ -70,42 +72,42 @@ class BoardFiles(Files):
             return _code(error)
 
     def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read up to `size` bytes from `offset`; the count, or E_STORAGE."""
+        """Read up to `size` bytes from `offset` into buf[at:]; return the count, or E_STORAGE."""
         file = self._open[fd]
         try:
             file.seek(offset)
             if not at:
                 return file.readinto(buf, size)
-            # `readinto` has no offset and a slice would allocate: through the scratch instead.
+            # `readinto` has no offset and a slice would allocate: copy through the scratch.
             count = 0
             while count < size:
-                got = file.readinto(self._scratch, min(size - count, len(self._scratch)))
-                if not got:
+                part_size = file.readinto(self._scratch, min(size - count, len(self._scratch)))
+                if not part_size:
                     break
-                copy(buf, at + count, self._scratch, 0, got)
-                count += got
+                copy(buf, at + count, self._scratch, 0, part_size)
+                count += part_size
             return count
         except OSError as error:
             return _code(error)
 
     def close(self, fd: int) -> None:
-        """Let the descriptor go."""
+        """Close a file and free its descriptor."""
         file = self._open[fd]
         self._open[fd] = None
         try:
             file.close()
         except OSError:
-            pass  # whatever was flushed is safe, and nothing else was promised
+            pass  # what was flushed is safe, and nothing else was promised
 
     def size(self, name: str) -> int:
-        """Bytes in the file; -1 when there is none, E_STORAGE when the flash does not say."""
+        """Return a file's size in bytes; -1 if it does not exist, E_STORAGE if flash fails."""
         try:
             return os.stat(self._folder + name)[6]
         except OSError as error:
             return -1 if error.errno == errno.ENOENT else E_STORAGE
 
     def rename(self, old: str, new: str) -> int:
-        """Give a closed file another name, in place of whatever had that name."""
+        """Rename a closed file, replacing a file with the new name; OK or a code."""
         try:
             os.rename(self._folder + old, self._folder + new)
             return OK
@@ -113,7 +115,7 @@ class BoardFiles(Files):
             return _code(error)
 
     def remove(self, name: str) -> int:
-        """Delete a closed file."""
+        """Delete a closed file; OK or a code."""
         try:
             os.remove(self._folder + name)
             return OK

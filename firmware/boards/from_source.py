@@ -1,23 +1,23 @@
-"""Starts a board whose modules are sources, as `mpremote mip install` leaves them:
+"""Starts a board whose modules are source files, as `mpremote mip install` leaves them:
 
     from boards.from_source import run
 
     run("rp2")
 
-An import inside an import takes C stack, and so does the compiler, more than a board has for both.
-So what a module imports at its top is imported before it, one at a time.
+Nested imports and the compiler both take C stack, together more than a board has. So the modules
+that a module imports at its top are imported before it, one at a time.
 """
 
 import gc
 import sys
 
-_ROOM = 2048  # what imports leave behind is collected at once: they fill the heap otherwise
-# What starting a board imports in the end, by way of the port's main module or when it is needed.
+_ROOM = 2048  # collect garbage after this many bytes, because imports would fill the heap with it
+# Modules that are imported late during a start, beside those of the port's main module.
 _LATER = ("boards.setup", "drupelet.wire.bsp1")
 
 
 def _path_of(name: str) -> str:
-    """The file of a module of ours; raises ImportError."""
+    """Return the file of a module; raises ImportError."""
     path = name.replace(".", "/")
     for folder in sys.path:
         for end in (".py", "/__init__.py"):
@@ -30,7 +30,7 @@ def _path_of(name: str) -> str:
 
 
 def _imported_by(name: str) -> "list[str]":
-    """The modules of ours that a module imports at its top."""
+    """Return the modules of Drupelet that a module imports at its top."""
     names = []
     with open(_path_of(name)) as source:
         for line in source:
@@ -43,13 +43,13 @@ def _imported_by(name: str) -> "list[str]":
 
 
 def _load(name: str) -> None:
-    """Import a module after all that it imports."""
+    """Import a module after all modules that it imports."""
     waiting = [name]
     while waiting:
         name = waiting[-1]
-        for before in _imported_by(name):
-            if before not in sys.modules and before not in waiting:
-                waiting.append(before)
+        for dependency in _imported_by(name):
+            if dependency not in sys.modules and dependency not in waiting:
+                waiting.append(dependency)
                 break
         else:
             __import__(waiting.pop())
@@ -57,7 +57,7 @@ def _load(name: str) -> None:
 
 
 def run(port: str) -> int:
-    """As `boards.<port>.main.run`."""
+    """Run `boards.<port>.main.run`; return its result."""
     gc.threshold(_ROOM)
     main = "boards." + port + ".main"
     for name in _LATER:

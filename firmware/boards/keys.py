@@ -1,9 +1,9 @@
-"""A board's keys: the records of a peer (docs/SPEC.md 11) in one small file, eight of chains and
-two of names.
+"""A board's key port: one small file per peer with its records (docs/SPEC.md 11), eight of chains
+and two of names.
 
-A change writes the whole file anew beside the old one and renames it: a power cut leaves the one
-or the other. Old chain keys stay in blocks that LittleFS has not reused yet; only a new root,
-provisioned by cable, heals a board that somebody had in hand.
+A change writes the whole file anew beside the old one and renames it, so a power cut leaves one of
+the two. Old chain keys stay in flash blocks that LittleFS has not reused yet: if somebody may have
+read a board's flash, only a new root, provisioned by cable, makes it safe again.
 """
 
 import binascii
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 ROWS = const(10)
 _CHAIN_ROWS = const(8)
-_NO_FILE = const(-1)  # as of `Files.size`
-# Of one generation: two classes, two directions.
+_NO_FILE = const(-1)  # the result of `Files.size`
+# The chains of one generation: two carrier classes, two directions.
 _CHAINS = const(4)
 
 
 def has_keys(ring: "list[BoardKeys]") -> bool:
-    """Whether a board was provisioned: all four chains of one peer at least, revoked or not.
+    """Whether a board was provisioned: it has four chains of at least one peer, revoked or not.
 
-    Raises StorageError when the flash does not say: who has keys takes none from whoever asks.
+    Raises StorageError if the flash fails, since a board that has keys must not accept new ones.
     """
     record = bytearray(RECORD_SIZE)
     for keys in ring:
         if not keys.is_readable():
             raise StorageError("the keys cannot be read: look at its flash")
-        found = 0
+        chain_count = 0
         for row in range(_CHAIN_ROWS):
-            found += keys.load(row, record) == OK
-        if found >= _CHAINS:
+            chain_count += keys.load(row, record) == OK
+        if chain_count >= _CHAINS:
             return True
     return False
 
 
 class BoardKeys:
-    """The key port of one peer; `ring` holds those of all peers of the board."""
+    """The key port of one peer; `ring` is the list of the key ports of all peers."""
 
     def __init__(
         self, files: "Files", own_id: "bytes | bytearray", peer_id: "bytes | bytearray",
@@ -61,11 +61,11 @@ class BoardKeys:
         ring.append(self)
 
     def is_readable(self) -> bool:
-        """False when there is a file, or may be one, and the flash does not give it."""
+        """False if there is, or may be, a file that the flash fails to read."""
         return self._read(0, self._scratch) >= _NO_FILE
 
     def _read(self, row: int, out: bytearray) -> int:
-        """Read from `row` on until `out` is full; the bytes, _NO_FILE, or a code of the flash."""
+        """Read records from `row` on into `out`; return the bytes read, _NO_FILE, or a code."""
         files = self._files
         size = files.size(self._name)
         file = files.open(self._name, False) if size >= 0 else size
@@ -76,7 +76,7 @@ class BoardKeys:
         return count
 
     def load(self, row: int, out: bytearray) -> int:
-        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+        """Read the record of `row` into out[0:52]; OK, or E_STORAGE if there is none."""
         record = self._scratch
         if self._read(row, record) != RECORD_SIZE or not is_sound(record):
             return E_STORAGE
@@ -84,11 +84,11 @@ class BoardKeys:
         return OK
 
     def save(self, row: int, record: bytearray) -> int:
-        """Keep record[0:52]; durable when it returns OK."""
+        """Store record[0:52] durably; OK or a code."""
         content = bytearray(ROWS * RECORD_SIZE)
         code = self._read(0, content)
         if code < _NO_FILE:
-            return code  # it holds other records, which a failed read must not cost
+            return code  # a failed read must not cost the file's other records
         copy(content, row * RECORD_SIZE, record, 0, RECORD_SIZE)
         code = self._write(content)
         kept = self._scratch
@@ -101,10 +101,10 @@ class BoardKeys:
         return code
 
     def _write(self, content: bytearray) -> int:
-        """Put all rows into a new file, and that in the place of the old one."""
+        """Write all rows to a new file, which replaces the old one; OK or a code."""
         files = self._files
         if files.size(self._part) >= 0:
-            files.remove(self._part)  # of a save that was cut
+            files.remove(self._part)  # left by a power cut
         file = files.open(self._part, True)
         if file < 0:
             return file
@@ -115,11 +115,14 @@ class BoardKeys:
         return files.rename(self._part, self._name) if code == OK else code
 
     def drop(self, row: int) -> int:
-        """Forget the record of `row`."""
+        """Erase the record of `row`; OK or a code."""
         return self.save(row, bytearray(RECORD_SIZE))
 
     def revoke(self, buf: bytearray, at: int) -> int:
-        """A peer that may says that keys of a device are not to be trusted any more."""
+        """Revoke the keys of the device id [4] at buf[at] (base kid u16 after it); OK or a code.
+
+        E_PEER: the device is not a peer of ours.
+        """
         for keys in self._ring:
             if equal(keys.peer_id, 0, buf, at, 4):
                 from boards.revoke import mark_revoked

@@ -1,16 +1,16 @@
 # host only: shapes for the reader and the type checker, never loaded on a board
-"""What differs between boards: the shape of `boards.<port>.port.Port`, and of what it hands out.
+"""The interface of a board's port (`boards.<port>.port.Port`) and of the objects that it returns.
 
 How a board starts, the same on each port:
 
-- `boards.<port>.main.run(config_path)` reads the configuration, has `boards.setup.make(config,
-  port)` put a `boards.device.Device` together, lets the code that did it go, and runs the device.
-  It returns when the board was told to stop; `drupelet.json` on the board's drive is the path that
-  microcontrollers take. An image's boot stub calls `boards.rp2.main.run()`, and nothing else.
-- log and keys are files of the folder that the configuration's key `flash` names, such as `/log`,
-  which `run` makes where it is missing.
-- on RP2040 the snapshot of deep sleep has the two last blocks of the flash storage: the boot stub
-  mounts a LittleFS that ends before them.
+- `boards.<port>.main.run(config_path)` reads the configuration, calls `boards.setup.make(config,
+  port)` to assemble a `boards.device.Device`, unloads the setup code, and runs the device. It
+  returns when the board is told to stop. On microcontrollers the path is `drupelet.json` on the
+  board's drive. An image's boot stub calls `boards.rp2.main.run()`, and nothing else.
+- Log and keys are files in the folder that the configuration's key `flash` names, such as `/log`;
+  the port creates it if it is missing.
+- On RP2040 the snapshot of deep sleep is in the last two blocks of the flash storage: the boot
+  stub mounts a LittleFS that ends before them.
 """
 
 from collections.abc import Callable
@@ -23,24 +23,24 @@ from drupelet.seal.seal import Seal
 from drupelet.telemetry.black_box import BlackBox
 from drupelet_transports.base import Transport
 
-# One line of JSON to whoever listens.
+# Prints one line of JSON.
 Say = Callable[[str], None]
-# What an event, by its handle, asks for: OK, or else it is handed in again an epoch later.
+# Handles an event by its message's handle; OK, or a code: the event is repeated an epoch later.
 Act = Callable[[int], int]
 
 
 class Payload(Protocol):
-    """A reading: bytes, or what gives slices of them only when they are asked for."""
+    """A reading: bytes, or an object that reads slices of them on demand."""
 
     def __len__(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
 
     def __getitem__(self, part: slice) -> "bytes | bytearray | memoryview":
-        """Those from `part.start` up to `part.stop`; both are given."""
+        """Return the bytes from `part.start` to `part.stop`; both are given."""
 
 
-# The payload of a reading by its number, from 0 over all boots; None when it cannot be taken now.
-# It is used before the next one is asked for.
+# Returns the payload of a reading by its number, counted from 0 over all boots; None: there is no
+# reading now. The payload is used before the next call.
 Take = Callable[[int], Payload | None]
 
 
@@ -55,107 +55,107 @@ class ClockPort(Protocol):
 
 
 class BatteryPort(Protocol):
-    """A voltage."""
+    """Measures the battery."""
 
     def millivolts(self) -> int:
-        """What the battery has now; 0: not known."""
+        """Return the battery's voltage in mV; 0: not known."""
 
 
 class RtcPort(Protocol):
-    """Memory that outlives deep sleep but no power cut, and the sleep itself."""
+    """Memory that survives deep sleep but no power cut, and the sleep itself."""
 
     size: int
-    """Bytes that a snapshot may have."""
+    """The longest snapshot, in bytes."""
     slept_ms: int
     """How long the sleep before this boot was."""
     due_ms: int
-    """What `deep_sleep` was given."""
+    """The argument of `deep_sleep` before this boot."""
 
     def load_into(self, buf: bytearray) -> int:
-        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        """Copy the snapshot of the last sleep to `buf`; its size, 0: none, or power was lost."""
 
     def forget(self) -> None:
-        """What it left is used: a second boot must not find it."""
+        """Erase the snapshot, so that a second boot does not use it again."""
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, lose all RAM, boot again after `wait_ms`."""
 
 
 class KeeperPort(Protocol):
-    """What keeps a carrier up: a broker's connection, or a line that may be unplugged."""
+    """Keeps a carrier up: a broker's connection, or a line that may be unplugged."""
 
     def maintain(self, now_ms: int) -> object:
-        """Open it where it is time; never waits."""
+        """Open the carrier if it is down and the back-off is over; never waits."""
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may be left alone if no bytes come in."""
+        """Return the time until the next call of `maintain` if no bytes arrive, in ms."""
 
 
 class ConsolePort(Protocol):
-    """Commands in, JSON lines out; a board without keys is spoken to here."""
+    """Reads commands and prints JSON lines; a board without keys is provisioned here."""
 
     stream: Any
-    """What is read; None while the console is the line of a peer."""
+    """The input; None while the console is the line of a peer."""
 
     def command(self) -> bytes:
-        """The next whole line, b"" when there is none, b"stop" at end of input."""
+        """Return the next whole line, b"" if there is none, b"stop" at end of input."""
 
     def line(self, size_max: int) -> bytes:
         """Wait for the next line, newline included; b"" at the end of input."""
 
     def say(self, line: str) -> None:
-        """One line of JSON."""
+        """Print one line of JSON."""
 
 
 class LinePort(Protocol):
-    """A serial carrier: a `drupelet_transports.base.Transport` that its KeeperPort is, too."""
+    """A serial carrier: a `drupelet_transports.base.Transport` that is its own KeeperPort."""
 
     up: bool
-    """Whether a frame could leave now."""
+    """Whether a frame can be sent now."""
     frame_size_max: int
-    """Bytes in one frame."""
+    """The longest frame, in bytes."""
     poll_object: object
-    """What to wait on; None while there is nothing."""
+    """The stream to wait on; None if there is none."""
 
     def maintain(self, now_ms: int) -> object:
-        """As of KeeperPort."""
+        """See KeeperPort."""
 
     def wait_ms(self, now_ms: int) -> int:
-        """As of KeeperPort."""
+        """See KeeperPort."""
 
 
 class NetworkPort(KeeperPort, Protocol):
-    """What keeps a network up. Nothing is read from it: its `poll_object` is None."""
+    """Keeps a network up. Nothing is read from it: its `poll_object` is None."""
 
     poll_object: None
     up: bool
-    """Whether there is a network now."""
+    """Whether the network is connected now."""
 
 
 class StickPort(Protocol):
-    """Where a stick is plugged in: a `drupelet_transports.stick.Stick`, or an SD card."""
+    """A socket for sticks: a `drupelet_transports.stick.Stick`, or an SD card."""
 
     def present(self) -> bool:
-        """Whether there is one now."""
+        """Whether there is a stick now."""
 
 
 class SleeperPort(Protocol):
-    """When a device sleeps deeply, and how."""
+    """Decides when a device sleeps deeply, and keeps its state; see boards/sleep.py."""
 
     resumed: bool
-    """Whether this boot ended a sleep that was kept whole."""
+    """Whether this boot continues a valid snapshot."""
 
     def heard(self, now_ms: int) -> None:
-        """A peer was heard."""
+        """Note that a peer was heard."""
 
     def turn_ms(self, now_ms: int) -> int:
-        """Milliseconds until it has to be asked again."""
+        """Return the time until `rest_ms` must be called again, in ms."""
 
     def rest_ms(self, device: "DevicePort") -> int:
-        """How long a device may sleep deeply from now on; 0: something keeps it awake."""
+        """Return for how long a device may sleep deeply now, in ms; 0: it must stay awake."""
 
     def rest(self, device: "DevicePort", rest_ms: int) -> None:
-        """Deep sleep: RAM is gone. Returns only if the store fails."""
+        """Sleep deeply, losing RAM; returns only if the store fails."""
 
 
 class DevicePort(Protocol):
@@ -169,12 +169,12 @@ class DevicePort(Protocol):
     frame: bytearray
     live: list[tuple[Transport, Link]]
     served: list[list[Any]]
-    """Rows of [KeeperPort, the carrier, what the port watches of it]."""
+    """Rows of [KeeperPort, its carrier, the carrier's stream that the port watches]."""
     seals: list[tuple[Seal, Link]]
     brokers: list[Any]
     """Connections to brokers."""
     acts: dict[int, Act]
-    """By group (number): what looks at its events before they are done with."""
+    """Handlers of events by group (number), called before `Node.done`."""
     sleeper: SleeperPort | None
     battery: BatteryPort | None
     epoch_ms: int
@@ -183,32 +183,32 @@ class DevicePort(Protocol):
     heap_low: int
 
     def step(self) -> int:
-        """Everything that is due now; then how long to sleep, in ms."""
+        """Do everything that is due now; return how long to sleep, in ms."""
 
     def left_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next reading is due."""
+        """Return the time until the next reading is due, in ms."""
 
     def add_live(self, transport: Transport, link: Link) -> None:
-        """Serve a link over a carrier with two ends."""
+        """Serve a link over a live carrier."""
 
     def hold(self, hold_ms: int) -> None:
-        """Take no events for so long."""
+        """Handle no events for `hold_ms`."""
 
     def consume(self) -> bool:
-        """Take events; whether there is more to take."""
+        """Handle some events; return whether there are more."""
 
     def drain(self) -> None:
-        """Let the black box's finished blocks go to flash."""
+        """Write the black box's finished blocks to flash."""
 
     def flush(self) -> None:
-        """Close the black box's last segment so that it can leave."""
+        """End the black box's current segment and publish it."""
 
     def tally(self) -> None:
-        """Count what carriers and flash went through since the last time."""
+        """Add damaged frames and flash operations since the last call to the counters."""
 
 
 class SetupPort(Protocol):
-    """A board that is being put together (boards/setup.py)."""
+    """A board that is being set up (boards/setup.py)."""
 
     config: dict
     id: bytes
@@ -224,84 +224,84 @@ class KeysPort(Protocol):
     seals: list[Seal]
 
     def load(self, row: int, out: bytearray) -> int:
-        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+        """Read the record of `row` into out[0:52]; OK, or E_STORAGE if there is none."""
 
     def save(self, row: int, record: bytearray) -> int:
-        """Keep record[0:52]; durable when it returns OK."""
+        """Store record[0:52] durably; OK or a code."""
 
 
 class ChipFactsPort(Protocol):
-    """What a chip tells of itself."""
+    """What a chip can measure without a sensor."""
 
     def warmth(self) -> float | None:
-        """Degrees Celsius; None where it cannot be asked."""
+        """Return the temperature in degrees Celsius; None if it cannot be measured."""
 
     def battery(self, setting: dict) -> BatteryPort:
-        """The voltage that a configuration describes."""
+        """Return the battery that a configuration describes."""
 
 
 class Port(Protocol):
-    """One kind of board: `boards/<port>/port.py` has it as `class Port`, made as `Port(config)`.
+    """One kind of board: the class `Port` of `boards/<port>/port.py`, created as `Port(config)`.
 
-    `config` is the board's configuration (docs/boards.md); a port reads what is wired to its own
-    pins out of it and checks nothing else. A port is its board's clock (ClockPort). What a kind
-    of board has not got raises DrupeletError, one line, when the configuration asks for it.
+    `config` is the board's configuration (docs/boards.md); a port reads only the keys about its
+    own peripherals. A port is its board's clock (ClockPort). If the configuration asks for
+    something that a kind of board does not have, the port raises DrupeletError with one line.
     """
 
     board: int
     """The kind of board in the black box (docs/SPEC.md 6.1)."""
     console: ConsolePort
 
-    # --- time and chance ---
+    # --- time and random bytes ---
 
     def now_ms(self) -> int:
-        """Milliseconds from any origin, modulo 2^30."""
+        """Return milliseconds from any origin, modulo 2^30."""
 
     def timestamp_into(self, out: bytearray) -> None:
-        """Write 8 bytes, big-endian: ms since the Unix epoch, or since a clock never set began."""
+        """Write 8 bytes, big-endian: ms since the Unix epoch, or the time of a clock not set."""
 
     def anchor_into(self, out: bytearray) -> bool:
-        """Write 6 bytes, little-endian: ms since the Unix epoch. False: nobody set the clock."""
+        """Write 6 bytes, little-endian: ms since the Unix epoch. False: the clock is not set."""
 
     def random_byte(self) -> int:
-        """0..255, from the chip's generator."""
+        """Return 0..255 from the chip's generator."""
 
-    # --- why it runs, and how it rests ---
+    # --- reset, sleep and watchdog ---
 
     def reset_cause(self) -> int:
-        """RESET_* of drupelet.telemetry.black_box."""
+        """Return RESET_* of drupelet.base.events."""
 
     def rtc(self, settings: dict) -> RtcPort:
-        """What outlives deep sleep, for the configuration's `sleep`."""
+        """Return the memory that survives deep sleep, for the configuration's `sleep`."""
 
     def watch(self, old: "object | None", new: "object | None") -> None:
-        """Let bytes of the stream `new` end a `wait` from now on, and those of `old` no more."""
+        """Make readable bytes on `new` end a `wait` from now on, instead of those on `old`."""
 
     def wait(self, wait_ms: int) -> None:
-        """Wait, at most so long, the status LED out; bytes of what is watched end it."""
+        """Wait at most `wait_ms` with the LED off; bytes on a watched stream end the wait."""
 
     def feed(self) -> None:
-        """Feed the watchdog, if one runs, in the middle of a long turn; `wait` does it, too."""
+        """Feed the watchdog, if one runs, during a long turn; `wait` feeds it, too."""
 
     def release(self) -> None:
-        """The board was told to stop: the interpreter has its console, no watchdog ends it."""
+        """Give the console back to the interpreter and stop the watchdog: the board stops."""
 
-    # --- what is wired to it ---
+    # --- peripherals ---
 
     def attach(self, board: DevicePort) -> None:
-        """Give a whole board what the configuration has of this port's own.
+        """Add the port's own peripherals to a complete board.
 
-        A battery, a network to keep up, last a watchdog, which every `wait` feeds from then on.
+        These are a battery, a network, and last a watchdog, which every `wait` feeds from then on.
         """
 
     def open_line(self, url: str) -> LinePort:
-        """The carrier of serial:, uart: or console:, with its option `frame`.
+        """Return the carrier of a serial:, uart: or console: URL, with its option `frame`.
 
-        One that is not there yet comes up later; a wrong one raises DrupeletError.
+        A line that is not plugged in comes up later; a wrong URL raises DrupeletError.
         """
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> StickPort:
-        """The stick that is seen below the folder `path`."""
+        """Return the stick that is mounted at `path`."""
 
     def source(self, config: dict) -> Take:
-        """Readings of what every board of this kind has; the owner's program is `boards.app`."""
+        """Return the readings that every board of this kind has, for a board without `app.py`."""

@@ -1,12 +1,12 @@
-"""Takes keys over the console, before a board has any; loaded then only (docs/SPEC.md 8.2).
+"""Provisioning: accepts keys over the console while a board has none (docs/SPEC.md 8.2).
 
-    keys hello                       who is there
-    keys put <peer> <row> <record>   keep one record
-    keys prove <peer> <row> <nonce>  show that it is kept: read it back from flash
-    keys done                        go on
+    keys hello                       report the board's id and its peers
+    keys put <peer> <row> <record>   store one record
+    keys prove <peer> <row> <nonce>  prove that it is stored, by reading it back from flash
+    keys done                        continue the start
 
-Each is a line, and so is each answer, of JSON. A board that has keys never comes here: what it
-holds can be replaced by whoever may empty its flash, and by nobody else.
+Each command is a line; each answer is a line of JSON. A board that has keys does not load this
+module: its keys can be replaced only by somebody who can erase its flash.
 """
 
 import binascii
@@ -28,7 +28,7 @@ _NONCE_SIZE = const(16)
 
 
 class Keyless(DrupeletError):
-    """The board was sent away before it had keys."""
+    """The board was told to stop before it had keys."""
 
 
 def _answer(step: str, **fields: object) -> str:
@@ -39,10 +39,7 @@ def _answer(step: str, **fields: object) -> str:
 def take_keys(
     console: "ConsolePort", own_id: "bytes | bytearray", ring: "list[BoardKeys]"
 ) -> None:
-    """Wait until all of `ring` may have keys and the host says `done`; raises Keyless.
-
-    console: has `line(size_max)`, b"" at the end of input, and `say`.
-    """
+    """Handle the commands above for the peers of `ring` until `done`; raises Keyless on `stop`."""
     own = binascii.hexlify(own_id).decode()
     wants = [binascii.hexlify(keys.peer_id).decode() for keys in ring]
     console.say(json.dumps({"event": "keyless", "id": own, "wants": wants}))
@@ -85,6 +82,6 @@ def _obey(words: "list[bytes]", own: str, wants: "list[str]", ring: "list[BoardK
     if step == b"prove" and len(given) == _NONCE_SIZE:
         if keys.load(row, record) != OK:
             return _answer("no", why="there is no such record")
-        made = challenge(bytes(record[16:48]), given)[:_PROOF_SIZE]
-        return _answer("proof", row=row, proof=binascii.hexlify(made).decode())
+        proof = challenge(bytes(record[16:48]), given)[:_PROOF_SIZE]
+        return _answer("proof", row=row, proof=binascii.hexlify(proof).decode())
     return _answer("no", why="not understood")

@@ -1,4 +1,4 @@
-"""The rows of a file as readings: one text a line, however long, never whole in memory."""
+"""Lines of a file as readings: a line of any length, which is never read into memory whole."""
 
 from drupelet.base.memory import find
 
@@ -7,9 +7,9 @@ _NEWLINE = b"\n"
 
 
 class Rows:
-    """Replays a file, row n as reading n; after the last row there are no more readings.
+    """Returns line n of a file as reading n; after the last line there are no more readings.
 
-    It is the payload of the row that was taken last, too.
+    The object itself is the payload of the last reading: a sequence of bytes.
     """
 
     def __init__(self, path: str, readings_max: int) -> None:
@@ -21,7 +21,7 @@ class Rows:
         self._size = 0
 
     def take(self, number: int) -> "Rows | None":
-        """The row of this reading; None behind the last."""
+        """Return the payload of reading `number`; None after the last line."""
         if number >= self._readings_max:
             return None
         if number < self._row:
@@ -36,16 +36,16 @@ class Rows:
         return self if self._size else None
 
     def __len__(self) -> int:
-        """Bytes of the row."""
+        """Return the size of the line in bytes."""
         return self._size
 
     def __getitem__(self, part: slice) -> bytes:
-        """Some of them."""
+        """Return the bytes from part.start to part.stop."""
         self._file.seek(self._start + part.start)
         return self._file.read(min(part.stop, self._size) - part.start)
 
     def _row_size(self) -> int:
-        """Bytes before the end of the line that begins at `_start`; 0 behind the last one."""
+        """Return the size of the line that begins at `_start`; 0 after the last line."""
         self._file.seek(self._start)
         size = 0
         while got := self._file.readinto(self._chunk):

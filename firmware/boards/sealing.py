@@ -1,5 +1,6 @@
-"""The peers of a board that are not behind plain cables, while it is put together: their keys,
-seals and carriers. It leaves the heap with `boards.setup`, so nothing that stays is defined here.
+"""Sets up keys, seals and carriers of a board's sealed peers, all but those on plain cables.
+
+The module is unloaded with `boards.setup`, so it must not define anything that stays in use.
 """
 
 import sys
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Sealing:
-    """What `setup`, a boards.setup.Setup, does for sealed peers, in the order of its steps."""
+    """The part of `setup`, a boards.setup.Setup, for sealed peers; methods in calling order."""
 
     def __init__(self, setup: "Any") -> None:  # noqa: ANN401 - it leaves the heap
-        """Open all keys; a board without any waits for some."""
+        """Open all key files; if there are no keys, wait to be provisioned."""
         self._setup = setup
         port = setup.port
-        # Its store is opened later.
+        # The store_gen is set later, when the store is open.
         self.context = SealContext(Aead(), port.random_byte, bytes(4))
         self.buf = bytearray(FRAME_SIZE_MAX)
         files = BoardFiles(setup.config["flash"])
@@ -42,18 +43,18 @@ class Sealing:
         if not has_keys(ring):
             from boards.provision import take_keys
 
-            port.release()  # Ctrl-C ends the wait; an image turned it off
+            port.release()  # let Ctrl-C, which an image turns off, end the wait
             take_keys(setup.console, setup.id, ring)
             setup.let_go("boards", "provision")
 
     def _kind(self, url: str) -> int:
-        """CARRIER_* of a URL."""
+        """Return CARRIER_* of a URL."""
         if self._setup.is_line(url):
             return CARRIER_SERIAL
         return CARRIER_MQTT if url.startswith("mqtt") else CARRIER_STICK
 
     def open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
-        """The carrier of one peer: a line, an MQTT client, or the socket for sticks."""
+        """Open the carrier of one peer: a serial line, an MQTT client, or the stick socket."""
         setup = self._setup
         url = peer["url"]
         kind = self._kind(url)
@@ -67,7 +68,7 @@ class Sealing:
             client = open_client(setup.config, url, setup.port.random_byte, setup.console.say)
             setup.let_go("boards", "broker")
             return client
-        # All peers that are reached by stick share one: a board has one socket for it.
+        # A board has one socket for sticks, which all such peers share.
         if self._socket is None:
             from boards.stick import Socket
 
@@ -76,14 +77,14 @@ class Sealing:
         return self._socket
 
     def open_topics(self) -> None:
-        """Make the topics of the configuration, if it has some."""
+        """Open the topics of the configuration, if it has any."""
         if self._setup.config.get("topics"):
             from boards.topics import BoardTopics
 
             self._topics = BoardTopics(self._setup, BoardFiles(self._setup.config["flash"]))
 
     def add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above
-        """Have the device serve the carrier of one peer, if there are keys for it."""
+        """Add the carrier of one peer to the device if there are keys for it."""
         setup = self._setup
         device = setup.device
         kind = self._kind(peer["url"])
@@ -113,7 +114,7 @@ class Sealing:
         device.add_live(carrier, link)
 
     def _seal(self, peer: dict, carrier: "Any", kind: int) -> "Seal | None":  # noqa: ANN401 - as above
-        """The seal of one peer; None, and said why, when it has no keys or they were revoked."""
+        """Return the seal of one peer; if it has no keys or revoked ones, report that: None."""
         setup = self._setup
         keys = self._keys[peer["id"]]
         seal = Seal(self.context, keys, 1 if kind == CARRIER_STICK else 0)
@@ -121,11 +122,11 @@ class Sealing:
         if code == OK:
             keys.seals.append(seal)
             if not setup.node.store.next(0):
-                seal.flags |= ANEW  # whoever knew another log of ours should hear of it
+                seal.flags |= ANEW  # our log is new: the peer may know another one
             return seal
         if kind == CARRIER_SERIAL:
             carrier.close()
-            if setup.console.stream:  # it was the peer's line: it speaks again
+            if setup.console.stream:  # the console was the peer's line: it prints again
                 setup.port.watch(None, sys.stdin.buffer)
         why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
         setup.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))

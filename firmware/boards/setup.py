@@ -1,6 +1,6 @@
-"""Puts a board together from its configuration. Runs once: `main` lets this code go afterwards.
+"""Assembles a board from its configuration; boards/start.py unloads this module afterwards.
 
-So nothing that stays may be defined here: one function would keep the whole module in the heap.
+So it must not define anything that stays in use: one function would keep the whole module in RAM.
 """
 
 import gc
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from boards.sleep import Sleeper
     from drupelet.link.link import Link
 
-_BODY_FILES = 24  # long bodies kept at once
-_BOX_BLOCKS = 7  # a segment with what precedes it fills one block of LittleFS, 4 KiB
-_WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
+_BODY_FILES = 24  # most long bodies kept at a time
+_BOX_BLOCKS = 7  # a segment, with its headers, fills one block of LittleFS, 4 KiB
+_WALL_UNCERTAINTY = 1  # of the machine's own clock, in units of 10 ms
 
 
 def make(config: dict, port: "Port") -> Device:
-    """The board that a configuration describes, on this port, ready to run."""
+    """Return the board that a configuration describes, on this port, ready to run."""
     device = Setup(config, port).device
     version = ".".join([str(part) for part in sys.implementation.version[:3]])
     bits = 32 if sys.maxsize < 1 << 32 else 64
@@ -47,16 +47,17 @@ def make(config: dict, port: "Port") -> Device:
 
 
 class Setup:
-    """What the steps hand to each other.
+    """The steps of the setup, run by the constructor, and what they hand to each other.
 
-    What not every board has is loaded only where it is used, bottom up as in `main`: code is heap.
+    Optional modules are imported where they are needed, the lowest ones first, to save heap and C
+    stack.
     """
 
     def __init__(self, config: dict, port: "Port") -> None:
         self.config = config
         self.port = port
         self.console = port.console
-        self.frame = bytearray(FRAME_SIZE_MAX)  # before everything that splits the heap
+        self.frame = bytearray(FRAME_SIZE_MAX)  # first, while the heap is in one piece
         self.id = bytes.fromhex(config["id"])
         if len(self.id) != 4:
             raise ValueError("id: 8 hex digits")
@@ -66,8 +67,7 @@ class Setup:
             from boards.sealing import Sealing
 
             self.sealing = Sealing(self)
-        # Code and the carriers' buffers first: they need room in one piece, and the tables take
-        # theirs for good.
+        # Code and the carriers' buffers need contiguous room, so load them before the tables.
         self.carriers = [self._open_carrier(peer) for peer in peers]
         __import__("drupelet.wire.bsp1")
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
@@ -94,7 +94,7 @@ class Setup:
             else:
                 self.sealing.add_carrier(peers[row], self.carriers[row])
         self.let_go("boards", "sealing")
-        # What wants all links to be there.
+        # The rest needs all links.
         if self.sleeper:
             device.sleeper = self.sleeper
             self.sleeper.start(device)
@@ -106,33 +106,33 @@ class Setup:
 
     @staticmethod
     def is_line(url: str) -> bool:
-        """Whether it is a cable's."""
+        """Whether a URL is that of a serial line."""
         return url.split(":")[0] in ("serial", "uart", "console")
 
     def is_plain(self, url: str) -> bool:
-        """Whether no keys are wanted: only for a cable, and only if its URL says so."""
+        """Whether a URL is that of a serial line without keys, which it must say."""
         return self.is_line(url) and "plain=1" in url
 
     def _open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - of three shapes
-        """A line, or as `Sealing.open_carrier`."""
+        """Open the carrier of one peer: a serial line, or as `Sealing.open_carrier`."""
         if self.is_plain(peer["url"]):
             return self.open_line(peer["url"])
         return self.sealing.open_carrier(peer)
 
     def open_line(self, url: str) -> "LinePort":
-        """A cable."""
+        """Open a serial line."""
         __import__("drupelet_transports.framing")
         return self.port.open_line(url)
 
     @staticmethod
     def let_go(package: str, name: str) -> None:
-        """Free a module that has done its work: code is heap."""
+        """Unload a module that is not needed any more, to free its heap."""
         if sys.modules.pop(package + "." + name, None):
             delattr(sys.modules[package], name)
         gc.collect()
 
     def _open_store(self) -> FlashStore:
-        """The log on flash, of which a migration may be the first thing."""
+        """Open the log on flash, which migrates the flash of an earlier version."""
         config = self.config
         salt = bytes([self.port.random_byte() for _ in range(4)])
         store = FlashStore(
@@ -148,7 +148,7 @@ class Setup:
         return store
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
-        """What this board's deep sleep needs, if its configuration has any."""
+        """Return the Sleeper, which reads the last snapshot; None if `sleep` is not configured."""
         config = self.config.get("sleep")
         if not config:
             return None
@@ -196,12 +196,12 @@ class Setup:
         box = self.box
         config = self.config
         now_ms = self.port.now_ms()
-        # Where the black box is lost, a wake is a boot of its own: counters begin at 0 again.
+        # Without the black box's state, a wake counts as a boot: its counters begin at 0.
         goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
         box.boot = self.node.boot(now_ms, self.sleeper.generation if goes_on else -1)
         if goes_on:
             return
-        # However soon the power fails: the next boot has another number.
+        # Make the boot number durable, so that the next boot has another one in any case.
         self.node.store.barrier()
         anchor = bytearray(6)
         if self.port.anchor_into(anchor):
@@ -224,7 +224,7 @@ class Setup:
         )  # fmt: skip
 
     def _source(self) -> "Take":
-        """Rows of a file, the owner's program, or what the port measures."""
+        """Return the source of readings: lines of a file, the owner's program, or the port."""
         config = self.config
         self.app: "App | None" = None
         if config.get("rows"):
@@ -247,7 +247,7 @@ class Setup:
         return self.port.source(config)
 
     def link(self, peer: dict, carrier: int) -> "Link":
-        """The link of one peer, over a carrier of this kind."""
+        """Return a new link to a peer over a carrier of this kind (CARRIER_*)."""
         mode = {"batch": BATCH, "interactive": INTERACTIVE, "auto": AUTO}[peer["mode"]]
         epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
         number = self.numbers[peer["id"]]

@@ -1,7 +1,7 @@
-"""Deep sleep: what must not be lost goes into memory that outlives RAM; all else goes.
+"""Deep sleep: saves the state that must survive to RTC memory, and restores it at the wake.
 
-Order at a wake: `wake` after `store.open` and before `node.boot`; `start` once the links are made.
-docs/SPEC.md 10.3 has the bytes.
+Order at a wake: `wake` after `store.open` and before `node.boot`; `start` once the links exist.
+The format is in docs/SPEC.md 10.3.
 """
 
 from drupelet.base.compat import const
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from drupelet.store.ports import StorePort
     from drupelet.telemetry.black_box import BlackBox
 
-_DEEP_SLEEP = const(0)  # a state of the black box
-# Behind the snapshot, in memory with more room: size u16 and the black box, then a crc32.
+_DEEP_SLEEP = const(0)  # a power state of the black box
+# After the snapshot, if the memory has room: size u16, state of the black box, crc32.
 _BOX_AT = const(WAKE_STATE_SIZE_MAX + 2)
 _CRC_SIZE = const(4)
 
 
 class Sleeper:
-    """One device's sleep. `window_ms`: how long it listens at most when no plan says so.
+    """Decides when a device sleeps deeply, and keeps its state over the sleep.
 
-    `contact_ms`: what a peer that is always awake gets to answer in, since the last sign of it.
+    window_ms: how long it stays awake at most, except in the windows of its wake plan. contact_ms:
+    how long a peer that is always awake has to answer, since it was last heard.
     """
 
     def __init__(
@@ -59,22 +60,22 @@ class Sleeper:
 
     @property
     def generation(self) -> int:
-        """What `node.boot` goes on with; -1: there is nothing to go on with."""
+        """The generation that `node.boot` continues; -1: there is no snapshot to continue."""
         return self._snapshot.generation
 
     def wake(self, store: "StorePort", now_ms: int) -> None:
-        """Take up what the sleep before this boot left, if there was one and it is of use."""
+        """Read the snapshot of the sleep before this boot, if there is a valid one."""
         self._woke_ms = self._heard_ms = now_ms
         size = self._rtc.load_into(self._buf)
         if size:
             self._slept_ms = self._rtc.slept_ms
             self.resumed = self._snapshot.read(self._buf, size, store) == OK
-        self._rtc.forget()  # good once: before anything is sent
+        self._rtc.forget()  # a snapshot is good once: erase it before anything is sent
 
     def start(self, device: "DevicePort") -> None:
-        """Take up clocks, back-off, plan and keys; the next reading has its own time.
+        """Restore clocks, back-off, wake plan and keys from the snapshot; set the next reading.
 
-        A link's keys go on in their epoch where the snapshot was long: a wake without a write.
+        A long snapshot continues a link's seal epoch, which saves a flash write per wake.
         """
         now_ms = device.port.now_ms()
         away_ms = self._away_ms(now_ms)
@@ -84,14 +85,14 @@ class Sleeper:
         node = device.node
         self._snapshot.apply(self._buf, node.core, node.links, self.plan, now_ms, away_ms)
         seal = _live_seal(device)
-        if seal is not None and self._buf[1]:  # rows of peers: it is the long form
+        if seal is not None and self._buf[1]:  # it has rows of peers: the long form
             from drupelet.seal.sleep import import_from
 
             import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
             seal.grow_old((away_ms >> 16) + 1)
 
     def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
-        """Have the black box go on in its block; False: it begins anew, what it held is lost."""
+        """Restore the black box; False: there is no valid state, so it begins anew."""
         buf = self._buf
         if not self.resumed or len(buf) <= _BOX_AT:
             return False
@@ -102,25 +103,25 @@ class Sleeper:
         return True
 
     def _away_ms(self, now_ms: int) -> int:
-        """How long ago the sleep began: what the start took since the wake belongs to it."""
+        """Return the time since the sleep began, in ms: it includes the start so far."""
         return min(self._slept_ms + elapsed_ms(now_ms, self._woke_ms), WAIT_MS_MAX)
 
     def _left_ms(self, away_ms: int) -> int:
-        """Milliseconds until the next reading is due."""
+        """Return the time until the next reading is due, in ms."""
         return max(self._rtc.due_ms - away_ms, 0) if self.resumed else 0
 
     # --- awake ---
 
     def heard(self, now_ms: int) -> None:
-        """A frame of a peer came in."""
+        """Note that a peer was heard."""
         self._heard_ms = now_ms
         self._contacted = True
 
     def awake(self, now_ms: int, outstanding: bool) -> bool:
-        """Whether a peer may come now: a window of the plan, or one that is always there.
+        """Whether to stay awake: in a window of the wake plan, or for a peer that is always awake.
 
-        The latter has until the end of the window for its first sign if anything is outstanding to
-        it, and `contact_ms` after each sign: what it has for us follows its acknowledgement.
+        If something is outstanding for the latter, it has until the end of the window to be heard
+        first. After it was heard it has `contact_ms`: its messages follow its acknowledgement.
         """
         if self.plan is not None and self.plan.awake_ms(now_ms):
             return True
@@ -131,7 +132,7 @@ class Sleeper:
         return elapsed_ms(now_ms, self._heard_ms) < self._contact_ms
 
     def turn_ms(self, now_ms: int) -> int:
-        """Milliseconds until `rest_ms` may say something else, if nothing comes in."""
+        """Return the time until the result of `rest_ms` may change without a frame, in ms."""
         left_ms = self._window_ms - elapsed_ms(now_ms, self._woke_ms)
         if left_ms <= 0:
             return WAIT_MS_MAX
@@ -139,7 +140,7 @@ class Sleeper:
         return contact_ms if 0 < contact_ms < left_ms else left_ms
 
     def rest_ms(self, device: "DevicePort") -> int:
-        """How long a device may sleep deeply from now on; 0: something keeps it awake."""
+        """Return for how long a device may sleep deeply now, in ms; 0: it must stay awake."""
         now_ms = device.port.now_ms()
         outstanding = False
         for transport, link in device.live:
@@ -157,19 +158,19 @@ class Sleeper:
     # --- asleep ---
 
     def rest(self, device: "DevicePort", rest_ms: int) -> None:
-        """Deep sleep of a device: RAM is gone; returns only if the store fails, then awake.
+        """Save a device's state and sleep deeply, losing RAM; returns only if the store fails.
 
-        The keys of the first live link go on at the next wake; those of others begin an epoch.
+        The seal epoch of the first live link continues at the next wake; others begin a new one.
         """
         node = device.node
         core = node.core
         now_ms = device.port.now_ms()
         device.box.state(now_ms, _DEEP_SLEEP)
-        device.tally()  # what was synced since the reading
+        device.tally()  # count what was synchronized since the reading
         device.drain()
         if core.store.barrier() != OK:
             return
-        device.tally()  # goes along with a black box that is kept
+        device.tally()  # count the barrier, in a black box whose state is kept
         left_ms = device.left_ms(now_ms)
         buf = self._buf
         size = 0
@@ -194,7 +195,7 @@ class Sleeper:
         self._rtc.deep_sleep(buf, size, rest_ms, left_ms)
 
     def _rest_box(self, box: "BlackBox") -> int:
-        """Put the black box behind the snapshot; the size of both, 0 if it has no room."""
+        """Write the black box's state after the snapshot; return the size of both, 0: no room."""
         buf = self._buf
         end = rest_into(box, buf, _BOX_AT, len(buf) - _CRC_SIZE)
         if not end:
@@ -205,7 +206,7 @@ class Sleeper:
 
 
 def _live_seal(device: "DevicePort") -> "Seal | None":
-    """The seal whose keys go through deep sleep: that of the first live link."""
+    """Return the seal of the first live link, whose epoch continues after deep sleep; or None."""
     for seal, link in device.seals:
         if not link.visits:
             return seal

@@ -1,11 +1,11 @@
-"""From a configuration file to a running board, the same on every port."""
+"""Starts a board from a configuration file, in the same way on every port."""
 
 import gc
 import json
 import sys
 
-# Bottom up, not in alphabetical order: an import inside an import inside an import takes C stack,
-# and boards have little of it. Node and store are the deepest.
+# Import the lowest modules first, not in alphabetical order: nested imports take C stack, of which
+# boards have little. Node and store are the deepest.
 # ruff: isort: off
 import drupelet.base.hashes
 import drupelet.wire.registry
@@ -35,7 +35,7 @@ def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Device":
     import boards.setup
 
     board = boards.setup.make(config, make_port(config))
-    # That code has done its work, and code is heap.
+    # Unload the setup code to free its heap.
     del boards.setup
     del sys.modules["boards.setup"]
     gc.collect()
@@ -43,9 +43,9 @@ def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Device":
 
 
 def start(path: str, make_port: "Callable[[dict], Port]") -> int:
-    """Run the board that a configuration file describes until it is told to stop; 0, or 1.
+    """Run the board that a configuration file describes until it is told to stop; return 0.
 
-    What is wrong with the configuration is told in one line.
+    Returns 1 if the board cannot start, after printing the reason in one line.
     """
     try:
         with open(path) as stream:
@@ -70,6 +70,6 @@ def start(path: str, make_port: "Callable[[dict], Port]") -> int:
     except KeyboardInterrupt:
         board.port.release()
         board.node.save(board.port.now_ms())
-    # Not where it fails: then the watchdog, if there is one, starts the board again.
+    # Not after an exception of `run`: then the watchdog, if there is one, restarts the board.
     board.port.release()
     return 0

@@ -1,4 +1,4 @@
-"""The socket for a stick: one visit each time a stick is plugged in."""
+"""The socket for a stick: makes one visit each time a stick is plugged in."""
 
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from drupelet_transports.stick import Stick
 
 
-# A stick that was plugged in is found within this: who carries it waits beside it.
+# How often to look for a stick: whoever plugged it in is waiting.
 _STICK_MS = const(1000)
 
 
 class Socket:
-    """A KeeperPort: what it keeps up is that whoever plugs a stick in is served.
+    """The KeeperPort of sticks: `maintain` makes a visit when a stick is plugged in.
 
-    The frame and the log are the device's, `buf` is its seals'. A visit is one turn, however
-    long: `feed` keeps the watchdog quiet.
+    It uses the frame buffer and the log of the device, and `buf` of its seals. A visit is one long
+    turn: it calls `feed` for the watchdog after each frame.
     """
 
     poll_object = None
@@ -38,16 +38,16 @@ class Socket:
         self._wait_ms = 0
 
     def add(self, peer_id: bytes, link: "BundleLink", seal: "Seal") -> None:
-        """Reach one more peer by stick."""
+        """Add a peer that is reached by stick."""
         self._links.append((peer_id, link))
         self._seals[peer_id] = seal
 
     def wait_ms(self, _now_ms: int) -> int:
-        """How long `maintain` may wait; what a visit brought is served at once."""
+        """Return when to call `maintain` again, in ms: after a visit at once."""
         return self._wait_ms
 
     def maintain(self, _now_ms: int) -> None:
-        """Visit a stick that was not there before."""
+        """Make a visit if a stick was plugged in since the last call."""
         is_here = self._stick.present()
         self._wait_ms = _STICK_MS
         if is_here and not self._visited:
@@ -56,8 +56,8 @@ class Socket:
         self._visited = is_here
 
     def _visit(self, device: "DevicePort") -> None:
-        """Take in, hand out, then say that it may be unplugged."""
-        self._visited = True  # also where memory runs out on the way
+        """Read the stick, write to it, then print that it may be unplugged."""
+        self._visited = True  # even if memory runs out during the visit
         visit = SealedVisit(
             self._stick, self._seals, device.frame, device.port.now_ms, self._after_frame,
             self._buf,

@@ -1,9 +1,9 @@
-"""Topics of a board: its readings over a carrier that all who listen there hear (docs/SPEC.md 13).
+"""Topics of a board: its readings over carriers that several listeners hear (docs/SPEC.md 13).
 
     "topics": [{"name": "field", "url": "udp://239.0.0.1:7447", "peers": ["40000000"]}]
 
-Loaded when a board's configuration has some. Listeners need a sealed link of their own, through
-which keys change hands; who was revoked is shut out.
+Loaded if a board's configuration has any. Each listener needs a sealed link of its own, through
+which sender keys are exchanged; revoked peers are excluded.
 """
 
 import binascii
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from drupelet.link.link import Link
     from drupelet.store.files import Files
 
-# In front of the group's id and the topic's name.
+# The topic id is a hash of this label, the group's id and the topic's name.
 _LABEL = b"drupelet topic"
-# Rows of a key file: ours and seven listeners'.
+# A key file has eight rows: ours and those of seven listeners.
 _LISTENERS_MAX = 7
 
 
 class TopicKeys(BoardKeys):
-    """The key port of a topic: eight records as a peer's, in `<id>.SND`."""
+    """The key port of a topic: eight records in the file `<id>.SND`."""
 
     def __init__(self, files: "Files", own_id: bytes, topic: bytes) -> None:
         BoardKeys.__init__(self, files, own_id, topic, [])
@@ -44,19 +44,19 @@ class TopicKeys(BoardKeys):
 
 
 def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it leaves the heap
-    """The carrier of a topic; a broker that a peer is reached by, too, is one connection."""
+    """Open the carrier of a topic; one on a peer's broker shares the peer's connection."""
     board = setup.device
     if url.startswith("udp:"):
         from drupelet_transports.multicast import BoardMulticast
 
         host, port = url.split("://")[1].split("?")[0].split(":")
-        made = BoardMulticast(host, int(port), (url + "?interface=").split("?interface=")[1])
-        if not made.up:
+        multicast = BoardMulticast(host, int(port), (url + "?interface=").split("?interface=")[1])
+        if not multicast.up:
             setup.console.say(
                 '{"event":"absent","carrier":"%s","why":"bring its network up"}' % url
             )
-        board.served.append([made, made, None])
-        return made
+        board.served.append([multicast, multicast, None])
+        return multicast
     urls = [peer["url"] for peer in setup.config["peers"]]
     if url in urls:
         client = setup.carriers[urls.index(url)]
@@ -69,7 +69,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
 
 
 class BoardTopics:
-    """All topics of a board that is being put together (`setup`, boards.setup)."""
+    """All topics of a board that is being set up (`setup`: a boards.setup.Setup)."""
 
     def __init__(self, setup: "Any", files: "Files") -> None:  # noqa: ANN401 - it leaves the heap
         assert not setup.config.get("sleep"), "who sleeps deeply hears no topic"
@@ -101,26 +101,26 @@ class BoardTopics:
             )
             for peer in peers
         ]
-        spoken = Topic(setup.node, setup.readings, links, ids, setup.id, context.random_byte)
-        distribution.audience = spoken
+        link = Topic(setup.node, setup.readings, links, ids, setup.id, context.random_byte)
+        distribution.audience = link
         name = b"t" + binascii.hexlify(topic)
         carrier = _carrier(setup, config["url"], name)
-        made = SealedTopic(carrier, keys, self._now_ms, self._buf)
-        setup.device.add_live(made, spoken)
+        transport = SealedTopic(carrier, keys, self._now_ms, self._buf)
+        setup.device.add_live(transport, link)
         return distribution
 
     def beside(self, peer: dict, carrier: "Any", seal: "Any", link: "Link") -> "Any":  # noqa: ANN401
-        """The sealed carrier of a peer, through which it is handed keys, too."""
-        made = KeyCarrier(carrier, seal, self._now_ms, self._buf)
+        """Return the sealed carrier of a peer's own link, which also distributes sender keys."""
+        transport = KeyCarrier(carrier, seal, self._now_ms, self._buf)
         for distribution in self._topics:
             row = distribution.row(bytes.fromhex(peer["id"]))
             if row >= 0:
-                made.distributions.append((distribution, row))
+                transport.distributions.append((distribution, row))
                 distribution.audience.beside(link)
-        return made
+        return transport
 
     def refused(self, peer: dict) -> None:
-        """A peer has no keys, or was revoked: our chain may have reached it, so a new one."""
+        """Exclude a peer without keys or with revoked ones, and begin a new chain."""
         for distribution in self._topics:
             row = distribution.row(bytes.fromhex(peer["id"]))
             if row >= 0:

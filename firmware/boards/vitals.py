@@ -1,4 +1,4 @@
-"""How a chip is, as readings: what every microcontroller can tell without a sensor."""
+"""Readings of the chip itself, which need no sensor: temperature and supply voltage."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,7 +6,7 @@ if TYPE_CHECKING:
 
 
 class Vitals:
-    """A JSON text per reading: the chip's temperature and its supply, null where it has none."""
+    """Each reading is a JSON text with temperature and supply voltage, null if not measurable."""
 
     def __init__(self, port: "ChipFactsPort", config: dict) -> None:
         self._port = port
@@ -17,7 +17,7 @@ class Vitals:
             self._battery = port.battery(config["battery"])
 
     def take(self, number: int) -> "bytes | None":
-        """Reading `number`; None behind the last, where `readings_max` says which that is."""
+        """Return reading `number`; None after the last, which `readings_max` may define."""
         if self._readings_max and number >= self._readings_max:
             return None
         warmth = self._port.warmth()

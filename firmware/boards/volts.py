@@ -1,4 +1,4 @@
-"""A battery behind an analogue input."""
+"""A battery at an analogue input."""
 
 import machine
 
@@ -9,7 +9,7 @@ _FULL = const(65535)
 
 
 class Battery:
-    """`times`: by what a divider makes the voltage smaller; 3 for a Pico's VSYS on pin 29."""
+    """Measures a battery behind a voltage divider by `times`: 3 for a Pico's VSYS on pin 29."""
 
     def __init__(self, pin: "int | str", times: float, full_mv: int) -> None:
         self._adc = machine.ADC(pin)
@@ -17,7 +17,7 @@ class Battery:
         self._times = times
 
     def millivolts(self) -> int:
-        """What it has now, the mean of several readings."""
+        """Return the voltage in mV, the mean of several readings."""
         total = 0
         for _ in range(_READINGS):
             total += self._adc.read_u16()

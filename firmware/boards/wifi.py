@@ -1,9 +1,9 @@
-"""Wi-Fi that is kept up: joined when it can be, looked at every few seconds, joined again.
+"""Keeps a Wi-Fi connection up: joins, checks it every few seconds, and joins again if it is lost.
 
     "wifi": {"ssid": "orchard", "password_file": "/wifi.txt"}
 
-The password is the file's first line; none for a network without one. No network is no error: a
-board that finds none takes its readings, and tries again, longer apart each time.
+The password is the file's first line; an open network has no `password_file`. A missing network is
+no error: the board takes its readings, and tries again at growing intervals.
 """
 
 import network
@@ -16,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Whether the network is still there is asked this often.
+# How often the connection is checked.
 _LOOK_MS = const(2000)
-# An attempt that has not joined by then is given up: an access point answers within seconds.
+# When an attempt to join is given up: an access point answers within seconds.
 _JOIN_MS = const(20000)
-# Between two attempts, at first and at most: the radio takes 100 mA while it tries.
+# The first and the longest interval between attempts: the radio draws 100 mA while it tries.
 _AGAIN_MS = const(10000)
 _AGAIN_MS_MAX = const(640000)
 _PASSWORD_SIZE_MAX = const(64)  # of WPA2
@@ -31,7 +31,7 @@ _UP = const(2)
 
 
 class Wifi:
-    """See `boards.ports.NetworkPort`."""
+    """The NetworkPort (boards/ports.py) of Wi-Fi."""
 
     poll_object = None
 
@@ -41,22 +41,22 @@ class Wifi:
         self._say = say
         self._radio = network.WLAN(network.STA_IF)
         self._state = _DOWN
-        self._since_ms = 0  # the state's first moment
+        self._since_ms = 0  # when the state began
         self._looked_ms = 0
         self._wait_ms = 0  # the first attempt is made at once
         self._again_ms = _AGAIN_MS
 
     @property
     def up(self) -> bool:
-        """Whether there is a network, as of the last look."""
+        """Whether the network was connected at the last check."""
         return self._state == _UP
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may be left alone."""
+        """Return the time until `maintain` has something to do, in ms."""
         return max(0, self._wait_ms - elapsed_ms(now_ms, self._looked_ms))
 
     def maintain(self, now_ms: int) -> None:
-        """Join, look, or give up for a while; never waits."""
+        """Join, check the connection, or give up for a while; never waits."""
         if self.wait_ms(now_ms):
             return
         self._looked_ms = now_ms
@@ -83,7 +83,7 @@ class Wifi:
         self._since_ms = now_ms
 
     def _give_up(self, now_ms: int) -> None:
-        """Let the radio rest; a network that was lost is looked for at once."""
+        """Turn the radio off; retry at once if the network was up, else after a back-off."""
         self._wait_ms = 0 if self._state == _UP else self._again_ms
         if self._state != _UP:
             self._again_ms = min(self._again_ms * 2, _AGAIN_MS_MAX)
@@ -95,7 +95,7 @@ class Wifi:
 
 
 def _password(path: str) -> "tuple[str, ...]":
-    """What `connect` is given behind the network's name."""
+    """Return the arguments of `connect` after the network's name; raises DrupeletError."""
     if not path:
         return ()
     try:

@@ -1,9 +1,9 @@
 # host only: boards ask Node and Link themselves
-"""What hosts and tools ask of a node beside what `Node` and `Link` offer, in plain Python values.
+"""What hosts and tools ask of a node beside `Node` and `Link`, in plain Python values.
 
-They reach no deeper into the core than this (tests/test_tidy.py). Peers and groups are given by
-their numbers, a message by its handle or its 32-byte id. What is returned is a copy: it stays as
-it is, whatever the node does next.
+They must not reach deeper into the core than this (tests/test_tidy.py). Peers and groups are given
+by their numbers, messages by handle or 32-byte id. Results are copies, which later changes of the
+node do not affect.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """What a store knows of a message, its body apart."""
+    """What a store knows of a message, except its body."""
 
     handle: int
     id: bytes  # 32
     group: int  # number
-    source: int  # number of the peer that sent it, 0: it is our own
+    source: int  # number of the peer that sent it; 0: our own
     timestamp: bytes  # 8, in the order of its family
     size: int  # bytes of the stored body
     state: int  # `drupelet.store.states`
-    is_private: bool  # its client keeps it from the peers
-    edges_size: int  # bytes of dependencies that are left of a deleted one
+    is_private: bool  # not shared, as its client decided
+    edges_size: int  # bytes of dependencies that are left of a deleted message
 
 
 def message(store: "StorePort", handle: int) -> Message | None:
-    """A message by its handle; None: the store has none, or cannot read it."""
+    """Return a message by its handle; None: the store does not have it, or cannot read it."""
     if store.load(handle) != OK:
         return None
     return Message(
@@ -55,15 +55,15 @@ def message(store: "StorePort", handle: int) -> Message | None:
 
 
 def find(store: "StorePort", id: bytes) -> Message | None:
-    """A message by its 32-byte id, in whatever state; None: the store does not know it."""
+    """Return a message in any state by its 32-byte id; None: the store does not know it."""
     handle = store.find(bytearray(id), 0)
     return message(store, handle) if handle > 0 else None
 
 
 def messages(store: "StorePort", after: int = 0) -> Iterator[Message]:
-    """The messages of the log behind a handle, in its order; of deleted ones the place is left.
+    """Yield the messages of the log after a handle, in log order, also deleted ones.
 
-    What cannot be read is left out. The log may grow, and messages may be deleted, meanwhile.
+    Leaves out what cannot be read. Meanwhile the log may grow, and messages may be deleted.
     """
     handle = store.next(after)
     while handle > 0:
@@ -74,12 +74,12 @@ def messages(store: "StorePort", after: int = 0) -> Iterator[Message]:
 
 
 def body(store: "StorePort", logged: Message) -> bytes | None:
-    """The stored body of a message; None: the store cannot give it whole."""
+    """Return the stored body of a message; None: the store cannot read all of it."""
     return _read(store, logged.handle, logged.size)
 
 
 def edges(store: "StorePort", deleted: Message) -> bytes | None:
-    """The dependencies that are left of a deleted message, as its body began."""
+    """Return the dependencies of a deleted message, in the form in which its body began."""
     return _read(store, deleted.handle, deleted.edges_size)
 
 
@@ -89,12 +89,12 @@ def _read(store: "StorePort", handle: int, size: int) -> bytes | None:
 
 
 def newest(node: "Node") -> int:
-    """The handle of the last message of the log; 0: it is empty."""
+    """Return the handle of the last message of the log; 0: the log is empty."""
     return node.core.graph.newest
 
 
 def done_through(node: "Node") -> int:
-    """The handle up to which the client has taken the log in: see `Node.done`."""
+    """Return the handle up to which the client has confirmed the log: see `Node.done`."""
     return node.core.consumed
 
 
@@ -102,43 +102,43 @@ def done_through(node: "Node") -> int:
 
 
 class PeerState(NamedTuple):
-    """How far a node has come in sending its log to a peer."""
+    """How far a node has sent its log to a peer."""
 
-    cursor: int  # the handle up to which the log was looked at for it
-    outstanding: int  # messages on their way: in rows, and it is not known to hold them
-    has_waiting: bool  # the log goes on behind the cursor
+    cursor: int  # the handle up to which the log has been looked at for the peer
+    outstanding: int  # messages in rows that the peer may lack
+    has_waiting: bool  # the log has messages after the cursor
     passed_over: int  # the first message that was passed over as too long for a frame; 0: none
-    is_passed_held: bool  # and the peer is known to hold that one by now
+    is_passed_held: bool  # the peer is known to hold that message by now
 
 
 def group_id(node: "Node", group: int) -> bytes:
-    """The 32-byte id of a group that the node is in."""
+    """Return the 32-byte id of a group of the node."""
     members = node.core.members
     at = members.group_row(group) * ID_SIZE
     return bytes(members.group_ids[at : at + ID_SIZE])
 
 
 def group_family(node: "Node", group: int) -> int:
-    """FAMILY_BSP, FAMILY_MVDS, or that of another profile."""
+    """Return FAMILY_BSP, FAMILY_MVDS, or the family of another profile."""
     members = node.core.members
     return members.family(members.group_row(group))
 
 
 def keep_bsp_family(node: "Node", group: int) -> None:
-    """Note that a group is of the bsp family, for life. Raises CapacityError if it is not.
+    """Record that a group is of the bsp family, for life. Raises CapacityError if it is not.
 
-    A board's `Node.join` does not look: code is heap, and few boards know another family.
+    `Node.join` of a board does not check that: code takes heap, and few boards use another family.
     """
     keep_family(node.core, group, FAMILY_BSP)
 
 
 def unknown_count(node: "Node") -> int:
-    """Messages since the boot of groups that are not ours, or that their sender does not see."""
+    """Return how many messages since boot were of groups that we or their sender do not see."""
     return node.core.unknown
 
 
 def lacking_peers(node: "Node", handle: int) -> list[int]:
-    """The peers (numbers) with whom a message's group is shared and who may lack the message."""
+    """Return the peers (numbers) that share a message's group and may lack the message."""
     core = node.core
     if core.store.load(handle) != OK:
         return []
@@ -152,7 +152,7 @@ def lacking_peers(node: "Node", handle: int) -> list[int]:
 
 
 def peer_state(node: "Node", peer: int) -> PeerState:
-    """How far the log has gone to a peer (number)."""
+    """Return how far the log has been sent to a peer (number)."""
     return _state_of(node.core, node.core.members.peer_row(peer))
 
 
@@ -166,33 +166,33 @@ def _state_of(core: "Core", row: int) -> PeerState:
 
 
 def is_on_its_way(node: "Node", peer: int, handle: int) -> bool:
-    """Whether a message has a row for a peer (number) that is not known to hold it."""
+    """Return True if a message has a row for a peer (number) that may lack it."""
     outbox = node.core.outboxes[node.core.members.peer_row(peer)]
     row = outbox.row_of(handle)
     return row >= 0 and outbox.is_open(row)
 
 
 def is_too_long(node: "Node", peer: int, handle: int) -> bool:
-    """Whether a peer (number) may lack a message since it fits no frame (docs/SPEC.md 3.4)."""
+    """Return True if a peer (number) may lack a message because it fits no frame (SPEC.md 3.4)."""
     core = node.core
     return oversize.is_oversize(core, core.members.peer_row(peer), handle, FRAME_SIZE_MAX)
 
 
 def reads_segments(node: "Node", peer: int) -> bool:
-    """Whether a peer (number) showed, in a node with groups of MVDS, that it reads segments."""
+    """Return True if an MVDS peer (number) has shown that it reads segments."""
     passed_over = node.core.passed_over
     return passed_over is not None and passed_over.reads_segments(node.core.members.peer_row(peer))
 
 
 def fill_outboxes(node: "Node") -> None:
-    """Give rows to what waits for peers that no live link serves, so that it is counted."""
+    """Fill the rows of all peers, so that messages for those without a live link are counted."""
     for row in range(node.core.members.peers):
         node.core.refill(row)
 
 
 def skip_bundles(node: "Node", count: int) -> None:
-    """After a loss: no bundle has a number that a peer has read already, and answers to what was
-    lost, which name handles of another log, count for nothing."""
+    """After a loss of the store: skip bundle numbers that peers may have read already, and ignore
+    answers to bundles that were lost, whose handles are of another log."""
     for outbox in node.core.outboxes:
         outbox.bundle_number += count
         outbox.void_until = outbox.bundle_number
@@ -204,7 +204,7 @@ def skip_bundles(node: "Node", count: int) -> None:
 
 
 def require_save(node: "Node") -> None:
-    """Have the next `Node.save` write, whatever changed in the node."""
+    """Make the next `Node.save` write, even if nothing changed in the node."""
     node.core.is_dirty = True
 
 
@@ -212,7 +212,7 @@ def snapshot_into(
     buf: bytearray, node: "Node", snapshot: "Snapshot", links: "Sequence[Link]",
     plan: "WakePlan | None", now_ms: int,
 ) -> int:  # fmt: skip
-    """Write the long form of a snapshot before a deep sleep; its size, or E_CAPACITY."""
+    """Write the long form of a snapshot before a deep sleep; return its size, or E_CAPACITY."""
     core = node.core
     size = wake_state.pack(core, snapshot.state_room(core.members.peers))
     return snapshot.write(buf, core, links, plan, size, now_ms)
@@ -222,7 +222,7 @@ def resume(
     buf: bytearray, node: "Node", snapshot: "Snapshot", links: "Sequence[Link]",
     plan: "WakePlan | None", now_ms: int, slept_ms: int,
 ) -> None:  # fmt: skip
-    """Go on after a deep sleep with a snapshot that `Snapshot.read` took."""
+    """Continue after a deep sleep with a snapshot that `Snapshot.read` accepted."""
     snapshot.apply(buf, node.core, links, plan, now_ms, slept_ms)
 
 
@@ -230,23 +230,23 @@ def resume(
 
 
 def peer_number(link: "Link") -> int:
-    """The number of the peer at the other end."""
+    """Return the number of the peer of a link."""
     return link.exchange.peer_number
 
 
 def is_interactive(link: "Link") -> bool:
-    """Whether a link offers before it sends now, by its mode or by what it measures."""
+    """Return True if a link offers messages before sending them now."""
     return link.exchange.interactive
 
 
 def is_settled(link: "Link") -> bool:
-    """True when the peer is known to hold all that it was shown."""
+    """Return True if the peer is known to hold everything that it is shown."""
     state = _state_of(link.core, link.peer)
     return not state.has_waiting and not state.outstanding
 
 
 def round_trip_ms(link: "Link") -> int | None:
-    """What an answer of the peer takes at most, in whole epochs; None: it was not heard yet."""
+    """Return the longest recent time to an answer, in whole epochs; None: it was not heard."""
     pace = link.pace
     if pace.heard_epoch < 0:
         return None
@@ -254,20 +254,20 @@ def round_trip_ms(link: "Link") -> int | None:
 
 
 def epoch_at(link: "Link", now_ms: int) -> int:
-    """The epoch of the peer's clock that holds `now_ms`; the clock moves on to it."""
+    """Advance the peer's clock to the epoch that contains `now_ms`, and return that epoch."""
     return link.core.clocks.advance(link.peer, now_ms)
 
 
 def is_shown(link: "Link") -> bool:
-    """Whether the peer sees any group over this link."""
+    """Return True if the peer sees any group over this link."""
     exchange = link.exchange
     return any(exchange.sees(group) for group in range(link.core.members.groups))
 
 
 def held_ids(link: "Link") -> dict[int, bytes]:
-    """Handle -> id of messages in rows that the peer is known to hold.
+    """Return handle -> id of the messages in rows that the peer is known to hold.
 
-    b"" for one whose record made room.
+    The id is b"" if the record was reclaimed.
     """
     outbox, store = link.exchange.outbox, link.core.store
     id = bytearray(ID_SIZE)
@@ -279,24 +279,24 @@ def held_ids(link: "Link") -> dict[int, bytes]:
 
 
 def note_reads_segments(link: "Link") -> None:
-    """The peer is one of our nodes, so it reads segments in any profile."""
+    """Record that the peer is one of our nodes, which read segments in any profile."""
     link.core.note_reads_segments(link.peer)
 
 
 def forget_holds(link: "Link") -> None:
-    """The peer lost its store: show it everything that we share, as if it held nothing."""
+    """Show a peer that lost its store everything again, as if it held nothing."""
     link.exchange.forget_holds()
 
 
 def stay_quiet(link: "Link") -> None:
-    """Filters tell what the peer lacks (docs/SPEC.md 14): nothing goes to it unasked."""
+    """Send nothing unasked: filters show what the peer lacks (docs/SPEC.md 14)."""
     link.exchange.is_quiet = True
 
 
 def take_message(link: "Link", group: bytes, timestamp: bytes, body: bytes, now_ms: int) -> None:
-    """Take a message in as if the link's peer had sent it; it is acknowledged to the peer.
+    """Take in a message as if the link's peer had sent it; the peer gets an acknowledgement.
 
-    group: its 32-byte id; timestamp: 8 bytes; body: as stored.
+    `group`: the 32-byte id. `timestamp`: 8 bytes. `body`: as stored.
     """
     link.core.now_ms = now_ms
     link.exchange.on_message(
@@ -305,7 +305,7 @@ def take_message(link: "Link", group: bytes, timestamp: bytes, body: bytes, now_
 
 
 def waiting_count(link: "BundleLink", count_max: int) -> int:
-    """How many messages the peer lacks that are on no stick; no more than `count_max`."""
+    """Return how many messages the peer may lack that are on no stick, at most `count_max`."""
     exchange, store = link.exchange, link.core.store
     count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
     handle = store.next(exchange.logged or exchange.outbox.cursor)
@@ -319,17 +319,17 @@ def waiting_count(link: "BundleLink", count_max: int) -> int:
 
 
 def spoken(link: "Link") -> int:
-    """What goes to the peer of a link in compact-1: see `drupelet.wire.compact.hello`."""
+    """Return UNKNOWN, COMPACT or PLAIN of `drupelet.wire.compact.hello`: what a link sends."""
     return _compact(link).spoken(link.exchange)
 
 
 def peer_store_gen(link: "Link") -> int:
-    """The number of the store of a peer in compact-1, as it said last; -1: not known."""
+    """Return the `store_gen` that a compact-1 peer announced last; -1: unknown."""
     return _compact(link).peer_store_gen(link.exchange)
 
 
 def note_peer_store(link: "Link", store_gen: int) -> None:
-    """The number of the store that a peer in compact-1 had before our boot."""
+    """Set the `store_gen` that a compact-1 peer had before our boot."""
     codec = _compact(link)
     codec.use(link.exchange)
     codec.heard_store(store_gen)

@@ -1,4 +1,4 @@
-"""A node: groups, peers, links, the client's cursor. Everything a device does goes through here.
+"""A node: groups, peers, links, and the client's cursor; an owner's program uses this class.
 
     store.open(); node = Node(store, random_byte)
     group = node.join(client_id, descriptor); peer = node.add_peer(id4); node.share(group, peer, 2)
@@ -6,11 +6,11 @@
     link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, epoch_ms, INTERACTIVE)
     link.receive(frame, size, now_ms); size = link.poll_into(frame, now_ms)
     sleep for node.wake_ms(now_ms)
-Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random_byte()`.
+
+Time comes in as `now_ms` (modulo 2^30), bytes in buffers, randomness from `random_byte()`.
 """
 
-# From the bottom up: an import inside an import inside an import takes C stack, and boards have
-# little of it.
+# Bottom-up: nested imports take C stack, of which boards have little.
 # ruff: isort: off
 import drupelet.wire.registry
 import drupelet.engine.exchange  # noqa: F401
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from drupelet.telemetry.black_box import BlackBox
 
 EVENT_NONE = const(0)
-EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
+EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a reboot
 _MEMBER_GROUP = const(1)  # kinds of `store.member`
 _MEMBER_PEER = const(2)
 
@@ -89,7 +89,7 @@ __all__ = [
 
 
 class Node(Publisher):
-    """One member of some groups. The store is open; tables get their sizes here, for life."""
+    """A member of some groups. The store must be open; table sizes are set here for good."""
 
     _recorder: "Recorder | None" = None
     _channels: "Sequence[Channel]" = ()
@@ -118,10 +118,10 @@ class Node(Publisher):
         self, client_id: bytes, descriptor: bytes, flags: int = 0,
         client: "ClientPort | None" = None,
     ) -> int:  # fmt: skip
-        """Become a member of a group; returns its number. Raises CapacityError, StorageError.
+        """Join a group; return its number. Raises CapacityError or StorageError.
 
-        client_id: 32 bytes; descriptor: up to 32 KiB, the client's (BSP v1 section 2.2), kept in
-        the store; client: who finds dependencies and validates, None for the default one.
+        `client_id`: 32 bytes. `descriptor`: up to 32 KiB, defined by the client (BSP v1 2.2), kept
+        in the store. `client`: finds dependencies and validates; None for the default one.
         """
         if len(client_id) != ID_SIZE or len(descriptor) > DESCRIPTOR_SIZE_MAX:
             raise CapacityError("a client id has 32 bytes, a descriptor at most 32768")
@@ -135,19 +135,19 @@ class Node(Publisher):
         return number
 
     def join_begin(self, client_id: bytes) -> None:
-        """Join a group whose descriptor comes piece by piece: `join_append`, then `join_end`."""
+        """Begin to join with a descriptor in pieces: call `join_append`, then `join_end`."""
         from drupelet.engine.descriptor import describe_begin
 
         check(describe_begin(self.core, client_id), "no room for a descriptor")
 
     def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
-        """Add `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
+        """Append `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
         from drupelet.engine.descriptor import describe_append
 
         check(describe_append(self.core, piece, at, size), "no room for a descriptor")
 
     def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
-        """Become a member; returns the group's number."""
+        """Join the group; return its number."""
         from drupelet.engine.descriptor import describe_end
 
         id = bytearray(ID_SIZE)
@@ -162,10 +162,10 @@ class Node(Publisher):
         self, id: "bytes | bytearray", family: int, flags: int = 0,
         client: "ClientPort | None" = None,
     ) -> int:  # fmt: skip
-        """Become a member of a group by its 32-byte id; returns its number. CapacityError.
+        """Join a group by its 32-byte id; return its number. Raises CapacityError.
 
-        family: FAMILY_BSP or FAMILY_MVDS, for life: links of another family do not carry it.
-        (MVDS does not say how a group's id is made.)
+        `family`: FAMILY_BSP or FAMILY_MVDS, for life; links of another family do not carry the
+        group. MVDS does not define how group ids are made.
         """
         members = self.core.members
         number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
@@ -178,7 +178,7 @@ class Node(Publisher):
         check(members.add_group(number, id, family, flags), "groups_max reached")
         self.core.regroup(members.group_row(number), client)
         if client is not None or family == FAMILY_MVDS:
-            self._control()  # messages may be kept to ourselves, or deleted
+            self._control()  # a client may keep messages private, or delete them
         return number
 
     def leave(self, group: int) -> None:
@@ -190,7 +190,7 @@ class Node(Publisher):
         check(leave(self.core, row), "the store did not take it")
 
     def remove_peer(self, peer: int) -> None:
-        """Forget a peer; its links are dead, its row is free for another one."""
+        """Forget a peer (number) and close its links; its row is free for another one."""
         from drupelet.engine.control import remove_peer
 
         row = self.core.members.peer_row(peer)
@@ -201,7 +201,7 @@ class Node(Publisher):
                 self.links.pop(at).close()
 
     def add_peer(self, id: bytes) -> int:
-        """Know a peer by its 4-byte id; returns its number. Raises CapacityError."""
+        """Add a peer by its 4-byte id; return its number. Raises CapacityError."""
         number = self.store.member(_MEMBER_PEER, id, 0, len(id))
         check(number, "no room for another peer")
         check(self.core.members.add_peer(number), "peers_max reached")
@@ -218,33 +218,31 @@ class Node(Publisher):
         members.set_visibility(group_row, peer_row, visibility)
         if visibility > before:
             self.core.pending.ask_again()
-            # What was asked for meanwhile we may hold; what we do not is offered again.
+            # An entry may be of a message that we hold by now; the others are offered again.
             self.core.inboxes[peer_row].drop_offers()
         if visibility == SHARED and before != SHARED:
             self.core.restart(peer_row, False)
             if self.core.boot:
-                from drupelet.engine.control import shown
+                from drupelet.engine.control import on_shown
 
-                shown(self.core, group_row, peer_row)
+                on_shown(self.core, group_row, peer_row)
         elif visibility < before:
-            from drupelet.engine.control import hidden
+            from drupelet.engine.control import on_hidden
 
-            hidden(self.core, group_row, peer_row, visibility)
+            on_hidden(self.core, group_row, peer_row, visibility)
 
     def boot(self, now_ms: int, generation: int = -1) -> int:
-        """Take up where the store left off; returns the number of this boot (1..65535).
+        """Restore the state from the store; return the number of this boot (1 to 65535).
 
-        Call it after all groups, peers and shares of the configuration: what was saved of others
-        is lost.
-
-        `generation`: that of a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on
-        and the flash is not written.
+        Call it after all groups, peers and shares are configured: the saved state of any others is
+        lost. `generation`: that of a deep sleep's snapshot (docs/SPEC.md 10.3), which continues
+        the boot before it and writes no flash.
         """
         from drupelet.engine.recovery import wake
 
         core = self.core
         wake(core, now_ms, generation)
-        # What recovery delivers may have been given before the cut, which took only its delivery.
+        # The client may have got what recovery delivers: a power cut took only the record of that.
         self._before_boot = core.graph.newest
         self._issued = core.consumed
         return core.boot
@@ -252,9 +250,12 @@ class Node(Publisher):
     def link(
         self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
     ) -> Link:
-        """Make a link to a peer. Its first epoch starts at a random phase: devices that boot
-        together do not send together for ever. Live links to one peer count by one clock, that of
-        the shortest; others are rounded up to its multiples. epoch_ms: 1..2^28, not of a stick."""
+        """Make a link to a peer (number).
+
+        `epoch_ms`: 1 to 2^28, ignored for a stick. The first epoch has a random phase, so that
+        devices that boot together do not keep sending at the same time. Live links to one peer use
+        one clock, that of the shortest epoch; other epochs are rounded up to its multiples.
+        """
         slot = self.core.members.peer_row(peer)
         assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
@@ -269,7 +270,7 @@ class Node(Publisher):
                 other.own_epoch_ms = other.epoch_ms
             clocks.begin(slot, epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
-            profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
+            profile = PROFILE_BSP_1  # bytes cost little there, and nobody answers
         if live:
             link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
         else:
@@ -277,10 +278,10 @@ class Node(Publisher):
 
             link = BundleLink(self.core, slot, profile)
         if live and others:
-            from drupelet.link.arbiter import Sharing
+            from drupelet.link.arbiter import Arbiter
 
-            clocks.shared = clocks.shared or Sharing(clocks)
-            clocks.shared.begin(slot)
+            clocks.arbiter = clocks.arbiter or Arbiter(clocks)
+            clocks.arbiter.begin(slot)
             for other in others:
                 other.count_anew()
         self.links.append(link)
@@ -290,9 +291,10 @@ class Node(Publisher):
         self, id: bytes, participant: bytes, keeper: "KeeperPort",
         settings: "Settings | None" = None, now_ms: int = 0,
     ) -> "Channel":  # fmt: skip
-        """Take part in an SDS channel (docs/SPEC.md 12): no peers, the same shape as a link.
+        """Open an SDS channel (docs/SPEC.md 12), which has no peers but the methods of a link.
 
-        keeper: where its messages are kept; settings: sizes and periods, None for the usual ones.
+        `keeper`: where its messages are kept. `settings`: sizes and periods, None for the
+        defaults.
         """
         from drupelet.channel.channel import open_channel
 
@@ -303,14 +305,14 @@ class Node(Publisher):
     # --- messages ---
 
     def next_event(self) -> int:
-        """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""
+        """Return EVENT_MESSAGE, with the handle in `event_handle`, or EVENT_NONE."""
         store = self.store
         while self._issued != self.core.graph.newest:
             handle = store.next(self._issued)
             if handle <= 0:
                 break
             kept = store.load(handle) == OK and store.state != STATE_DELETED
-            self._issued = handle  # not before: memory may run out while it is read
+            self._issued = handle  # not before: reading may run out of memory
             if kept and self.core.members.group_row(store.group) >= 0:
                 self.event_handle = handle
                 self.event_again = handle <= self._before_boot
@@ -318,31 +320,31 @@ class Node(Publisher):
         return EVENT_NONE
 
     def done(self, handle: int) -> None:
-        """The client has taken the message in; it is not given again once `save` has run."""
+        """Confirm an event: after the next `save`, it is not given again after a reboot."""
         core = self.core
         if handle > core.consumed:
             core.consumed = handle
             core.is_dirty = True
 
     def share_message(self, handle: int) -> int:
-        """Share a message that its client kept, and all that it depends on; OK or a code.
+        """Share a message that its client kept private, with its dependencies; OK or a code.
 
-        With OK it is durable: it reaches the peers whatever happens.
+        After OK this is durable: the message reaches the peers in any case.
         """
         group = self._group_of(handle)
         code = E_STORAGE if group < 0 else self._control().share(group, handle)
         return self.store.barrier() if code == OK else code
 
     def delete(self, handle: int) -> int:
-        """Delete a message and keep its place in the graph; OK or a code.
+        """Delete a message but keep its place in the graph; return OK or a code.
 
-        Its id is still acknowledged; what depends on it is not affected (BSP v1 section 5).
+        Its id is still acknowledged; messages that depend on it are not affected (BSP v1 5).
         """
         group = self._group_of(handle)
         return E_STORAGE if group < 0 else self._control().delete(group, handle)
 
     def _control(self) -> "ControlPort":
-        """What shares and deletes single messages, loaded when it is needed."""
+        """Return what shares and deletes single messages, loaded at first use."""
         graph = self.core.graph
         if graph.control is None:
             from drupelet.engine.control import Control
@@ -351,21 +353,21 @@ class Node(Publisher):
         return graph.control
 
     def open_body(self, group: int, handle: int) -> "BodyReader | None":
-        """A message of this group's log, open to be read; None: deleted, or of another group."""
+        """Open a message of this group for reading; None: it is deleted, or of another group."""
         reader = self.core.graph.reader
         row = self._group_of(handle)
         known = row >= 0 and self.store.group == group
         return reader if known and reader.open_stored(row, handle) and not reader.bare else None
 
     def _group_of(self, handle: int) -> int:
-        """The row of a message's group, -1 when there is no such message."""
+        """Return the group (row) of a message, or -1 if there is none."""
         known = self.store.load(handle) == OK
         return self.core.members.group_row(self.store.group) if known else -1
 
     # --- black box ---
 
     def telemetry(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
-        """Move finished black-box blocks toward the telemetry group; often, it is cheap."""
+        """Move finished blocks of the black box to the telemetry group; call it often."""
         recorder = self._recorder
         return recorder.step(group, now_ms, timestamp) if recorder is not None else OK
 
@@ -377,7 +379,7 @@ class Node(Publisher):
     # --- time ---
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until some link or channel may have something to send."""
+        """Return the ms until a link or channel may have something to send."""
         soonest = WAIT_MS_MAX
         for link in self.links:
             soonest = min(soonest, link.wake_ms(now_ms))
@@ -385,43 +387,43 @@ class Node(Publisher):
             soonest = min(soonest, channel.wake_ms(now_ms))
         return soonest
 
-    def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too
-        """Write what a reboot must not forget, as before sleep; OK: it survives a power cut."""
+    def save(self, now_ms: int) -> int:  # noqa: ARG002 - no clock is saved yet
+        """Write what a reboot must not forget, as before a sleep; return OK once it is durable."""
         return wake_state.save(self.core) or self.store.barrier()
 
     # --- for status ---
 
     @property
     def delivered(self) -> int:
-        """Messages that entered the log since boot, black boxes apart."""
+        """Messages that entered the log since boot, without black boxes."""
         return self.core.delivered
 
     @property
     def duplicates(self) -> int:
-        """Copies that came again since boot; none was delivered."""
+        """Copies of known messages that came in since boot; none was delivered again."""
         return self.core.duplicates
 
     @property
     def refused(self) -> int:
-        """Messages that were not taken in since boot: a table or the flash was full, or failed."""
+        """Messages that were refused since boot: a table or the flash was full, or failed."""
         return self.core.refused
 
     @property
     def malformed(self) -> int:
-        """Frames and records that no correct peer sends, since boot."""
+        """Frames and records since boot that no correct peer sends."""
         return self.core.malformed
 
     def pending_count(self, peer: int = 0) -> int:
-        """Messages that wait for a parent; of a peer (number): those that it is known to hold."""
+        """Return how many messages are pending, of all or from one peer (number)."""
         pending = self.core.pending
         return pending.count_of(peer) if peer else pending.count
 
     def outstanding(self, peer: int) -> int:
-        """Messages in rows that a peer (number) is not known to hold."""
+        """Return how many messages in rows a peer (number) may lack."""
         return self.core.outboxes[self.core.members.peer_row(peer)].open_count
 
     def is_current(self, peer: int) -> bool:
-        """True when a peer (number) is known to hold everything that the log has for it."""
+        """Return True if a peer (number) is known to hold everything that the log has for it."""
         row = self.core.members.peer_row(peer)
         outbox = self.core.outboxes[row]
         is_shown = outbox.cursor == self.core.graph.newest and not outbox.open_count
@@ -429,5 +431,5 @@ class Node(Publisher):
 
     @property
     def is_dirty(self) -> bool:
-        """True when `save` would write."""
+        """True if `save` would write."""
         return wake_state.is_dirty(self.core)

@@ -65,10 +65,10 @@ class SqliteSpool:
         return bytes(it.data) if it.open else None
 
     def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
-        """Begin a part or go on with it; returns its size.
+        """Open a part; return its size.
 
-        What is there is kept if the 8-byte key and the total (0: it is being composed) are the
-        same as before.
+        An existing part is continued where it ends, if its 8-byte key and total (0: it is being
+        composed) are the same.
         """
         assert 0 <= total <= PART_SIZE_MAX
         it = self._parts[part]

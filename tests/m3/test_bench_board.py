@@ -22,6 +22,9 @@ COLUMNS = [
 TIMED = [name for name in COLUMNS if name.startswith("kinsn_")]
 STACK = 8192
 SMALL_FREE_MIN = 177 * 1024  # on a Pico
+# What a set may hold of a Cortex-M3's heap after its boot, and the smallest heap that it runs in.
+USED_MAX = {"small": 32 * 1024, "micro": 11 * 1024}
+HEAP_MIN = {"small": 40 * 1024, "micro": 11 * 1024}
 SMALL_SEAL_MAX = 500  # thousand instructions
 
 
@@ -58,6 +61,8 @@ def test_two_runs_count_the_same(row: str, tmp_path: Path) -> None:
     assert figures["alloc_per_record"] == figures["alloc_per_epoch"] == 0
     assert figures["used_after_boot"] + figures["free_after_boot"] <= figures["heap"]
     assert figures["used_after_boot"] <= figures["heap_min"] <= figures["heap"]
+    assert figures["used_after_boot"] <= USED_MAX[set_name]
+    assert figures["heap_min"] <= HEAP_MIN[set_name]
     assert 0 < figures["stack_peak"] <= STACK
     assert figures["kinsn_seal_100"] is None or figures["kinsn_seal_100"] <= SMALL_SEAL_MAX
 

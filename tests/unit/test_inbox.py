@@ -338,9 +338,9 @@ def test_what_waited_is_owed_under_its_new_handle() -> None:
     inbox = make()
     inbox.owe(5, 0, 0, 0)
     inbox.owe(6, 0, 0, BY_ROW)
-    inbox.rename(5, 15)
-    inbox.rename(6, 16)
-    inbox.rename(7, 17)
+    inbox.move_handle(5, 15)
+    inbox.move_handle(6, 16)
+    inbox.move_handle(7, 17)
     assert take_all(inbox) == [15, 16]
 
 

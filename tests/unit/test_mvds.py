@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from drupelet.base.errors import E_CAPACITY, E_PEER
 from drupelet.base.hashes_mvds import MvdsMessageHash
 from drupelet.wire.mvds import payload as mvds
-from drupelet.wire.mvds.payload import MVDS_1, MVDS_5001, MVDS_NESTED, Decoder, Encoder
+from drupelet.wire.mvds.payload import MVDS_1, MVDS_5001, MVDS_NESTED
 from drupelet_tools.flash.build import build
+from mvds_payloads import Encoder, timestamp_of
 
 HEAP = Path(__file__).parents[1] / "board/mvds_heap.py"
 FUZZ_STREAMS = 100_000
@@ -118,7 +119,7 @@ def decode(profile: tuple[int, ...], wire: bytes, at: int = 0) -> tuple[Payload,
     """Return the payload, how it ended and how many ids were skipped."""
     buf = bytes(at) + wire + b"\x0a"
     found: Payload = {n: [] for n in (*LISTS.values(), "messages", "group_offers")}
-    decoder = Decoder(profile)
+    decoder = mvds.Payload(profile)
     decoder.open(buf, at, at + len(wire))
     while (what := decoder.next()) > 0:
         ident = buf[decoder.at : decoder.at + 32]
@@ -131,7 +132,7 @@ def decode(profile: tuple[int, ...], wire: bytes, at: int = 0) -> tuple[Payload,
             found["group_offers"][-1][1].append(ident)
         else:
             assert what == mvds.MESSAGE
-            moment = int.from_bytes(decoder.timestamp, "little", signed=True)
+            moment = int.from_bytes(timestamp_of(decoder), "little", signed=True)
             body = buf[decoder.body_at : decoder.body_at + decoder.body_size]
             parents = []
             while (parent := decoder.next_parent()) >= 0:
@@ -301,7 +302,7 @@ def test_parents_left_unread_are_not_the_next_messages() -> None:
     first = (b"g", 1, b"a", mvds.METADATA, [b"p" * 32, b"q" * 32])
     payload: Payload = {name: [] for name in (*LISTS.values(), "group_offers")}
     wire = encode(MVDS_1, payload | {"messages": [first, (b"g", 1, b"b", 0, []), first]})
-    decoder = Decoder(MVDS_1)
+    decoder = mvds.Payload(MVDS_1)
     decoder.open(wire, 0, len(wire))
     assert decoder.next() == mvds.MESSAGE and decoder.next_parent() > 0
     assert decoder.next() == mvds.MESSAGE and decoder.next_parent() == -1
@@ -343,7 +344,7 @@ def test_any_bytes_are_skipped_or_the_peers_error(profile: tuple[int, ...]) -> N
     payload["messages"] = [(ids[0], -5, b"body", flags, parents), (b"", 0, b"", 0, [])]
     payload["group_offers"] = [(ids[1], ids)] if profile[mvds.GROUP] else []
     wire = plain(profile, payload)
-    decoder = Decoder(profile)
+    decoder = mvds.Payload(profile)
     ends = {mvds.END: 0, E_PEER: 0}
     for turn in range(FUZZ_STREAMS):
         if turn == FUZZ_STREAMS - TRACED_STREAMS:

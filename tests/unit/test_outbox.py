@@ -228,7 +228,7 @@ def test_a_message_that_is_not_shared_moves_the_cursor_alone() -> None:
     assert node.rows() == [] and node.outbox.cursor == handle
     node.members.set_visibility(0, PEER, INVISIBLE)
     assert not node.refill()
-    assert node.outbox.look(handle) == -1
+    assert node.outbox.load_shared(handle) == -1
 
 
 def test_a_row_that_the_peer_holds_stays_until_its_room_is_needed() -> None:

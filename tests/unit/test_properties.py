@@ -24,6 +24,7 @@ from drupelet.node import (
 from drupelet.wire import bsp1, protobuf
 from drupelet.wire.mvds import payload as mvds
 from helpers import Draw, Member, Network, check_causal, kinds_of, stamp
+from mvds_payloads import timestamp_of
 from naive import bsp as naive_bsp
 from naive import mvds as naive_mvds
 
@@ -164,7 +165,7 @@ def read_mvds(wire: bytes) -> naive_mvds.Payload:
     """What our decoder makes of a payload of profile mvds-1."""
     found = naive_mvds.Payload()
     lists = {mvds.ACK: found.acks, mvds.OFFER: found.offers, mvds.REQUEST: found.requests}
-    decoder = mvds.Decoder(mvds.MVDS_1)
+    decoder = mvds.Payload(mvds.MVDS_1)
     decoder.open(wire, 0, len(wire))
     while (what := decoder.next()) > 0:
         if what in lists:
@@ -172,7 +173,7 @@ def read_mvds(wire: bytes) -> naive_mvds.Payload:
             continue
         group = wire[decoder.group_at : decoder.group_at + decoder.group_size]
         body = wire[decoder.body_at : decoder.body_at + decoder.body_size]
-        moment = int.from_bytes(decoder.timestamp, "little", signed=True)
+        moment = int.from_bytes(timestamp_of(decoder), "little", signed=True)
         found.messages.append(naive_mvds.Message(group, moment, body))
     assert what == mvds.END and not decoder.skipped
     return found
@@ -185,7 +186,7 @@ def test_mvds_1_both_ways(payload: naive_mvds.Payload, size_max: int) -> None:
     pieces = payload.pieces(size_max)
     assert b"".join(pieces) == wire and all(0 < len(piece) <= size_max for piece in pieces)
     buf = bytearray(4096)
-    encoder = mvds.Encoder(mvds.MVDS_1)
+    encoder = mvds.Payload(mvds.MVDS_1)
     encoder.open(buf, 0, len(buf))
     for what in (mvds.ACK, mvds.OFFER, mvds.REQUEST):
         for id in (payload.acks, payload.offers, payload.requests)[what - 1]:

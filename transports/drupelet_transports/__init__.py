@@ -1,1 +1,1 @@
-"""Carriers: everything that moves a frame from one member to another."""
+"""Carriers, which move frames from one member to another."""

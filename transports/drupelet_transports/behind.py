@@ -1,10 +1,10 @@
-"""A carrier in front of another one: what the owner's loop looks at is that one's."""
+"""Base of carriers around another carrier: delegates its properties and `close`."""
 
 from drupelet_transports.base import Transport
 
 
 class Behind(Transport):
-    """Base of what seals the frames of `carrier`."""
+    """Base of the classes that seal the frames of `carrier`."""
 
     carrier: Transport
 

@@ -1,4 +1,4 @@
-"""COBS alone, as its published vectors have it: no CRC, no delimiter. For tools; it allocates."""
+"""Plain COBS, without CRC and delimiter, as in its published test vectors; for tools."""
 
 from drupelet.base.errors import PeerError
 from drupelet.base.memory import copy
@@ -6,7 +6,7 @@ from drupelet_transports.framing import BLOCK_SIZE, stuff, unstuff
 
 
 def cobs_encode(data: "bytes | bytearray") -> bytes:
-    """Return `data` stuffed."""
+    """Return the COBS encoding of `data`."""
     raw = 1 + len(data) // BLOCK_SIZE
     out = bytearray(raw + len(data) + 1)
     copy(out, raw, data, 0, len(data))
@@ -14,7 +14,7 @@ def cobs_encode(data: "bytes | bytearray") -> bytes:
 
 
 def cobs_decode(wire: "bytes | bytearray") -> bytes:
-    """Return what `cobs_encode` was given; PeerError if a block is cut off or holds a zero."""
+    """Return the data that `cobs_encode` encoded; PeerError: a truncated block or a zero byte."""
     if b"\x00" in wire:
         raise PeerError("a zero byte inside COBS")
     buf = bytearray(wire)

@@ -1,7 +1,7 @@
-"""Wraps a carrier and spoils what is sent: loss, repeats, other order, flipped bits, delay.
+"""Wraps a carrier and injects faults when sending: loss, repeats, reordering, bit flips, delay.
 
-Every fault is drawn from the callable handed in, so one seed replays a run. Rates are per mille.
-Wrap both ends to spoil both directions.
+All randomness comes from the callable that is passed in, so a seed replays a run. Rates are per
+mille. Wrap both ends for faults in both directions.
 """
 
 from drupelet.base.compat import const
@@ -13,16 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Frames held back at once; the one that finds no place is sent at once instead.
+# Most frames held back at a time; if there are more, they are sent at once.
 _HELD_MAX = const(8)
 
 
 class FaultyTransport(Transport):
-    """The carrier `inner` behind faults; `random(n)` gives an integer from 0 to n - 1.
+    """The carrier `inner` with faults; `random(n)` returns an integer from 0 to n - 1.
 
-    The rates are attributes and may be changed between calls: 0 heals the carrier. `delay_calls`
-    is the longest a delayed frame is held, counted in calls of `send` and `receive_into`.
-    The counters `lost`, `repeated`, `reordered`, `flipped`, `delayed` say what was done.
+    The rates are attributes that may be changed between calls; 0 turns a fault off. `delay_calls`
+    is how long a frame may be delayed, in calls of `send` and `receive_into`. The counters `lost`,
+    `repeated`, `reordered`, `flipped`, `delayed` count the faults.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FaultyTransport(Transport):
         self._waits = [0] * _HELD_MAX  # calls still to wait
 
     def send(self, frame: bytearray, size: int) -> int:
-        """Send, spoil or hold back one frame; what is lost counts as OK."""
+        """Send one frame, perhaps with a fault; OK for a lost one."""
         assert 0 < size <= self.frame_size_max
         if self._drawn(self.loss):
             self.lost += 1
@@ -66,7 +66,7 @@ class FaultyTransport(Transport):
             copy(self._scratch, 0, frame, 0, size)
             frame = self._scratch
             frame[self._random(size)] ^= 1 << self._random(8)
-        # A frame held for one call goes out behind the next one.
+        # A frame held for one call is sent after the next one.
         if self._drawn(self.reorder) and self._hold(frame, size, 1):
             self.reordered += 1
             return OK
@@ -82,7 +82,7 @@ class FaultyTransport(Transport):
         return code
 
     def receive_into(self, frame: bytearray) -> int:
-        """Receive from the inner carrier, untouched."""
+        """Receive from the inner carrier, without faults."""
         self._release()
         size = self._inner.receive_into(frame)
         self.last_wire_size = self._inner.last_wire_size
@@ -91,7 +91,7 @@ class FaultyTransport(Transport):
         return size
 
     def close(self) -> None:
-        """Close the inner carrier; what is held back is lost."""
+        """Close the inner carrier; frames held back are lost."""
         for slot in range(_HELD_MAX):
             self._sizes[slot] = 0
         self._inner.close()
@@ -110,7 +110,7 @@ class FaultyTransport(Transport):
         return False
 
     def _release(self) -> None:
-        """One call has gone by: send what has waited long enough."""
+        """Count a call, and send the held frames that have waited long enough."""
         for slot in range(_HELD_MAX):
             if self._sizes[slot]:
                 self._waits[slot] -= 1

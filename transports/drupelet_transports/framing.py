@@ -1,11 +1,11 @@
-"""Frames on a byte stream: COBS around the frame and its CRC, a zero byte behind it.
+"""Frames on a byte stream: COBS of the frame and its CRC, then a zero byte as the delimiter.
 
     wire   COBS( frame  crc u16 big-endian )  00
 
-COBS (S. Cheshire and M. Baker, Consistent Overhead Byte Stuffing, 1999) takes every zero out of
-the data, so a zero is always the end of a frame: after any noise the next but one frame at the
-latest is read again. The CRC is CRC-16/CCITT-FALSE (polynomial 0x1021, initial 0xFFFF). Overhead:
-4 bytes for a frame of up to 251, one more for every 254 after that.
+COBS (S. Cheshire and M. Baker, Consistent Overhead Byte Stuffing, 1999) removes all zeros from the
+data, so a zero always ends a frame: after noise, at most one further frame is lost. The CRC is
+CRC-16/CCITT-FALSE (polynomial 0x1021, initial 0xFFFF). Overhead: 4 bytes for a frame of up to 251
+bytes, one more for every further 254.
 """
 
 from drupelet.base.compat import const
@@ -14,22 +14,22 @@ from drupelet.base.memory import copy, crc16, put_u16
 from drupelet_transports.base import E_CLOSED, Transport
 
 BLOCK_SIZE = const(254)  # the longest run that one code byte covers
-_CODE_FULL = const(255)  # code of a block of 254 that no zero follows
+_CODE_FULL = const(255)  # the code of a block of 254 bytes that no zero follows
 _CRC_SIZE = const(2)
 _CRC_START = const(0xFFFF)
 _ZERO = b"\x00"
 
-# What one read takes in; a UART or USB-CDC packet. Small, because frames gather in the decoder.
+# Bytes per read: a UART or USB-CDC packet. It is small, because the decoder collects the frame.
 RX_SIZE = const(64)
 
 
 def wire_size_max(frame_size: int) -> int:
-    """Return the most bytes that a frame of this size takes on the wire, delimiter included."""
+    """Return the most bytes that a frame of this size takes on the wire, with delimiter."""
     return frame_size + _CRC_SIZE + (frame_size + _CRC_SIZE) // BLOCK_SIZE + 2
 
 
 def encode_into(out: bytearray, frame: "bytes | bytearray", size: int, at: int = 0) -> int:
-    """Write the first `size` bytes of `frame` to out[at:] as they go on the wire; return the end.
+    """Write frame[:size] to out[at:] in wire format; return the end.
 
     `out` needs room for `wire_size_max(size)` bytes from `at`.
     """
@@ -43,9 +43,10 @@ def encode_into(out: bytearray, frame: "bytes | bytearray", size: int, at: int =
 
 
 def stuff(out: bytearray, at: int, raw: int, end: int) -> int:
-    """Write COBS of out[raw:end] to out[at:]; return the end.
+    """Write the COBS encoding of out[raw:end] to out[at:]; return the end.
 
-    Works in place: `raw` is so far ahead that no code byte falls on data not yet moved.
+    It works in place if `raw` is so far after `at` that no code byte overwrites unmoved data:
+    1 + (end - raw) // 254 bytes.
     """
     while True:
         stop = min(end, raw + BLOCK_SIZE)
@@ -56,13 +57,13 @@ def stuff(out: bytearray, at: int, raw: int, end: int) -> int:
         at += size + 1
         raw += size
         if zero >= 0:
-            raw += 1  # the next code byte stands for it
+            raw += 1  # the next code byte replaces the zero
         elif raw == end:
             return at
 
 
 def unstuff(buf: bytearray, end: int) -> int:
-    """Undo COBS of buf[:end], which holds no zero, in place; the size, -1 for a block cut off."""
+    """Decode COBS of buf[:end], which has no zeros, in place; the size, -1: a truncated block."""
     at = size = 0
     while at < end:
         code = buf[at]
@@ -78,24 +79,24 @@ def unstuff(buf: bytearray, end: int) -> int:
 
 
 class Decoder:
-    """Reads frames out of a byte stream; bounded, and only the constructor allocates.
+    """Extracts frames from a byte stream in bounded memory; only the constructor allocates.
 
-    `frame` holds the last frame and `size` its size, 0 while there is none; `wire_size` is what it
-    took on the wire. `damaged` counts what stood between two delimiters and was no frame.
+    `frame` has the last frame and `size` its size, 0 if there is none; `wire_size` is its size on
+    the wire. `damaged` counts data between two delimiters that was no valid frame.
     """
 
     def __init__(self, frame_size_max: int) -> None:
-        self.frame = bytearray(wire_size_max(frame_size_max) - 1)  # as on the wire, until it ends
+        self.frame = bytearray(wire_size_max(frame_size_max) - 1)  # encoded until its delimiter
         self.size = 0
         self.wire_size = 0
         self.damaged = 0
         self._size_max = frame_size_max
-        self._fill = 0  # bytes since the last delimiter; more than there is room for: damage
+        self._fill = 0  # bytes since the last delimiter; more than fit in `frame`: damaged
 
     def feed(self, rx: bytearray, start: int, end: int) -> int:
-        """Take in bytes up to the end of the first frame or of rx[start:end]; return where.
+        """Read rx[start:end] up to the end of the first frame; return the position reached.
 
-        Call again with what it returns until that is `end`; look at `size` after each call.
+        Call again from there until it is `end`; check `size` after each call.
         """
         self.size = 0
         zero = rx.find(_ZERO, start, end)
@@ -111,13 +112,13 @@ class Decoder:
         return zero + 1
 
     def _finish(self) -> None:
-        """A delimiter: what came before it is a frame or it is damage."""
+        """Decode and check the data before a delimiter: a frame, or damaged."""
         fill = self._fill
         self._fill = 0
         size = 0
         if fill <= len(self.frame):
             size = unstuff(self.frame, fill) - _CRC_SIZE
-        # The CRC of data and its own CRC is zero.
+        # The CRC over data followed by its CRC is zero.
         if 0 < size <= self._size_max and not crc16(self.frame, 0, size + _CRC_SIZE, _CRC_START):
             self.size = size
             self.wire_size = fill + 1
@@ -126,11 +127,11 @@ class Decoder:
 
 
 class StreamTransport(Transport):
-    """Frames over a byte stream; subclasses give `_read`, `_write` and `close`.
+    """Frames over a byte stream; subclasses implement `_read`, `_write` and `close`.
 
-    A frame is taken whole or not at all: what the stream does not take now stays in a buffer of
-    one frame and goes out first with the next call. Beginning with a delimiter keeps the half
-    frame of an earlier life from spoiling our first one.
+    A frame is accepted whole or not at all: bytes that the stream does not take now stay in a
+    buffer of one frame, which the next call writes first. The first frame begins with a delimiter,
+    so that an incomplete frame before a restart does not damage it.
     """
 
     def __init__(self, frame_size_max: int) -> None:
@@ -143,28 +144,28 @@ class StreamTransport(Transport):
         self._tx_at = 0
         self._tx_end = 0
         self._begun = False
-        self.pending_size = 0  # of its own from the start: a new attribute allocates
+        self.pending_size = 0  # created now, because adding an attribute later allocates
 
     def _read(self) -> int:
-        """Read into self._rx from its start: bytes read, 0 for none now, or E_CLOSED."""
+        """Read to the beginning of self._rx; the number of bytes, 0: none now, or E_CLOSED."""
         raise NotImplementedError
 
     def _write(self, at: int, size: int) -> int:
-        """Write self._tx[at:at+size]: bytes taken, 0 for none now, or E_CLOSED."""
+        """Write self._tx[at:at+size]; the number of bytes taken, 0: none now, or E_CLOSED."""
         raise NotImplementedError
 
     def flush(self) -> int:
-        """Write what still waits: OK when nothing is left, E_CAPACITY or E_CLOSED."""
+        """Write the pending bytes; OK when all are written, else E_CAPACITY or E_CLOSED."""
         while self._tx_at < self._tx_end:
-            taken = self._write(self._tx_at, self._tx_end - self._tx_at)
-            if taken <= 0:
-                return taken if taken else E_CAPACITY
-            self._tx_at += taken
-            self.pending_size -= taken
+            count = self._write(self._tx_at, self._tx_end - self._tx_at)
+            if count <= 0:
+                return count if count else E_CAPACITY
+            self._tx_at += count
+            self.pending_size -= count
         return OK
 
     def send(self, frame: bytearray, size: int) -> int:
-        """Take one frame; see Transport.send."""
+        """Send one frame; see Transport.send."""
         assert 0 < size <= self.frame_size_max
         code = self.flush()
         if code != OK:
@@ -184,18 +185,18 @@ class StreamTransport(Transport):
         return OK
 
     def receive_into(self, frame: bytearray) -> int:
-        """Give one frame; see Transport.receive_into. Reads at most as much as two frames hold."""
+        """Receive one frame; see Transport.receive_into. Reads at most the size of two frames."""
         if self.pending_size and self.flush() == E_CLOSED:
             return E_CLOSED
         decoder = self._decoder
         budget = len(self._tx) * 2
         while budget > 0:
             if self._rx_at == self._rx_end:
-                if (got := self._read()) <= 0:
-                    return got
+                if (count := self._read()) <= 0:
+                    return count
                 self._rx_at = 0
-                self._rx_end = got
-                budget -= got
+                self._rx_end = count
+                budget -= count
             self._rx_at = decoder.feed(self._rx, self._rx_at, self._rx_end)
             self.damaged = decoder.damaged
             if decoder.size:

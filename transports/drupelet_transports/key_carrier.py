@@ -1,6 +1,6 @@
-"""A sealed carrier that also hands over sender keys (docs/SPEC.md 12.9). Boards and hosts.
+"""A sealed carrier that also exchanges sender keys (docs/SPEC.md 12.9), on boards and hosts.
 
-Frames of kind 0x56 leave and arrive here; the link sees only its own.
+It sends and handles frames of kind 0x56; the link sees only its own frames.
 """
 
 from drupelet.channel.key_distribution import KIND_SENDER_KEY
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KeyCarrier(Sealed):
-    """As Sealed; `distributions`: of each topic that the peer listens to, with its row there."""
+    """As Sealed; `distributions` has the topics that the peer listens to, with its row there."""
 
     def __init__(
         self, carrier: "Transport", seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
@@ -26,7 +26,7 @@ class KeyCarrier(Sealed):
         self.distributions: list[tuple[KeyDistribution, int]] = []
 
     def receive_into(self, frame: bytearray) -> int:
-        """See Transport; what is due to the peer leaves here, too."""
+        """See Transport; it also sends the sender keys that are due."""
         now_ms = self._now_ms()
         for distribution, row in self.distributions:
             if not self.carrier.pending_size and distribution.is_due(row, now_ms):
@@ -44,7 +44,7 @@ class KeyCarrier(Sealed):
                     break
             size = Sealed.receive_into(self, frame)
         if self.seal.flags & CLOSED:
-            # Revoked just now: what we send from now on is not for it.
+            # The peer was revoked just now: begin new chains without it.
             for distribution, row in self.distributions:
                 if not distribution.is_excluded(row):
                     distribution.revoke(row)

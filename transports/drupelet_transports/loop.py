@@ -1,4 +1,4 @@
-"""A carrier inside one process: two ends, a bounded queue of frames each way."""
+"""A carrier within one process: two ends with a bounded queue of frames each way."""
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
@@ -6,12 +6,12 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy
 from drupelet_transports.base import E_CLOSED, Transport
 
-# Frames that one end may be ahead of the other: what a link sends in one short epoch.
+# Frames per queue: as many as a link sends in a short epoch.
 _QUEUE_FRAMES = const(8)
 
 
 class Queue:
-    """Frames in one direction, oldest first; memory for all of them is taken at once."""
+    """The frames in one direction, oldest first; the constructor allocates room for all."""
 
     def __init__(self, frame_size_max: int, frames_max: int) -> None:
         self.frames = [bytearray(frame_size_max) for _ in range(frames_max)]
@@ -21,7 +21,7 @@ class Queue:
         self.closed = False
 
     def put(self, frame: bytearray, size: int) -> bool:
-        """Copy a frame in; False when full."""
+        """Append a copy of frame[:size]; False if the queue is full."""
         if self.count == len(self.frames):
             return False
         index = (self.first + self.count) % len(self.frames)
@@ -31,7 +31,7 @@ class Queue:
         return True
 
     def take_into(self, frame: bytearray) -> int:
-        """Move the oldest frame out and return its size, 0 when empty."""
+        """Move the oldest frame to `frame`; return its size, 0 if the queue is empty."""
         if not self.count:
             return 0
         size = self.sizes[self.first]
@@ -42,7 +42,7 @@ class Queue:
 
 
 class LoopTransport(Transport):
-    """One end of a loop; make both with `pair`."""
+    """One end of a loop; `pair` creates both."""
 
     def __init__(self, outward: Queue, inward: Queue, frame_size_max: int) -> None:
         super().__init__(frame_size_max)
@@ -50,7 +50,7 @@ class LoopTransport(Transport):
         self._inward = inward
 
     def send(self, frame: bytearray, size: int) -> int:
-        """Queue one frame; E_CAPACITY when the other end is a whole queue behind."""
+        """Queue one frame; E_CAPACITY if the queue to the other end is full."""
         assert 0 < size <= self.frame_size_max
         if self._outward.closed or self._inward.closed:
             return E_CLOSED
@@ -60,7 +60,7 @@ class LoopTransport(Transport):
         return OK
 
     def receive_into(self, frame: bytearray) -> int:
-        """Take the oldest frame; what was sent before a close still arrives."""
+        """Receive the oldest frame; frames sent before a close are still delivered."""
         size = self._inward.take_into(frame)
         if size:
             self.last_wire_size = size
@@ -69,7 +69,7 @@ class LoopTransport(Transport):
         return size
 
     def close(self) -> None:
-        """Close this end; the other end learns it when its queue is empty."""
+        """Close this end; the other end sees E_CLOSED once its queue is empty."""
         self._outward.closed = True
 
 

@@ -1,12 +1,12 @@
-"""Brokers that must be on this machine: what shows itself, as the demo, reaches no network."""
+"""Restricts a broker to this machine, for example so that the demo uses no network."""
 
 from drupelet_transports.base import TransportError
 
 
 def require_loopback(host: str) -> str:
-    """The numeric address to connect to, if `host` is this machine; else TransportError.
+    """Return the numeric address of `host` if it is this machine; else raise TransportError.
 
-    `localhost` becomes 127.0.0.1 here, so no resolver has a say in where the frames go.
+    `localhost` becomes 127.0.0.1 without asking a resolver.
     """
     if host == "localhost":
         return "127.0.0.1"

@@ -1,7 +1,7 @@
 # host only: ssl
-"""How a host gets into a broker: its TLS, user and password; and what keeps it out, in words.
+"""A host's access to a broker: TLS, user and password; and error texts with their remedies.
 
-Each of the reasons has a remedy of its own, so each is a line of its own.
+Each reason has a remedy of its own, so each has its own text.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any
 
 from drupelet_transports.base import TransportError
 
-# The first byte of a TLS record that is an alert (RFC 8446 section 5.1): what a server says to
-# whoever does not speak TLS. No MQTT packet of a broker begins so.
+# The first byte of a TLS alert record (RFC 8446 section 5.1), which a server sends to a client
+# without TLS. No MQTT packet of a broker begins with it.
 _TLS_ALERT = b"\x15"
 
 NO_ANSWER = "took the call and does not answer; is it an MQTT broker?"
@@ -25,40 +25,40 @@ HUNG_UP_TLS = (
     " client certificate: name it as certificate_file and key_file in [[brokers]]"
 )
 BROKE = "the connection broke; it is made again"
-# Reason codes of CONNACK (MQTT 3.1.1 section 3.2.2.3) as paho names them: user or password wrong,
-# not authorised.
+# Reason codes of CONNACK as paho maps them (MQTT 3.1.1 section 3.2.2.3): bad user name or
+# password, not authorised.
 _UNAUTHORISED = (0x86, 0x87)
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a broker asks for; the password is in no message."""
+    """User, password and TLS context for a broker; `repr` does not show the password."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     context: "NamedContext | None" = field(default=None, repr=False)
 
     def give_up(self) -> None:
-        """TLS failed: close what it was tried on."""
+        """Close the socket on which TLS failed."""
         if self.context is not None and self.context.wrapped is not None:
             self.context.wrapped.close()
 
 
 class NamedContext(ssl.SSLContext):
-    """A context for one broker: its certificate must be of the name in the URL.
+    """A TLS context for one broker, whose certificate must have the name in the URL.
 
-    paho asks for the address that it connects to, which for localhost is 127.0.0.1.
+    paho would check the address that it connects to, which for localhost is 127.0.0.1.
     """
 
     name = ""
-    wrapped: ssl.SSLSocket | None = None  # the last one; paho leaves it open when TLS fails
+    wrapped: ssl.SSLSocket | None = None  # the last socket; paho leaves it open when TLS fails
 
     def wrap_socket(  # type: ignore[override]
         self,
         sock: socket.socket,
         **options: Any,  # noqa: ANN401 - as the base
     ) -> ssl.SSLSocket:
-        """As ssl.SSLContext; `server_hostname` is the URL's."""
+        """As ssl.SSLContext, with the URL's host as `server_hostname`."""
         options["server_hostname"] = self.name
         self.wrapped = super().wrap_socket(sock, **options)
         return self.wrapped
@@ -67,9 +67,10 @@ class NamedContext(ssl.SSLContext):
 def tls_context(
     host: str, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> NamedContext:
-    """TLS to `host`: who signed its certificate (None: whom this machine trusts), and our own.
+    """Return a TLS context for `host`; `certificate` and `key` are our own.
 
-    Raises TransportError with one line that names the file.
+    ca: the CA that signed the broker's certificate, None: those that this machine trusts. Raises
+    TransportError with one line that names the file.
     """
     context = NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.name = host
@@ -80,7 +81,7 @@ def tls_context(
             context.load_verify_locations(ca)
     if certificate is not None:
         with _readable(certificate, "a certificate with its key, in PEM form and no passphrase"):
-            # Whoever has locked the key is not asked for a passphrase: nobody may be there.
+            # Do not ask for a passphrase: nobody may be there to answer.
             context.load_cert_chain(certificate, key, password=lambda: "")
     return context
 
@@ -96,7 +97,7 @@ def _readable(path: Path, what: str) -> Iterator[None]:
 
 
 def failed_to_connect(error: Exception, tls: bool) -> str:
-    """Why a connection could not be opened, with the remedy."""
+    """Return why a connection could not be opened, with the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its certificate is not trusted ({error.verify_message}); name who signed it as"
@@ -114,7 +115,7 @@ def failed_to_connect(error: Exception, tls: bool) -> str:
 
 
 def refused_us(code: int, name: str, user: str) -> str:
-    """Why a broker's CONNACK said no."""
+    """Return why a broker refused CONNECT, from its CONNACK."""
     if code not in _UNAUTHORISED:
         return f"refuses us ({name})"
     if user:
@@ -125,12 +126,12 @@ def refused_us(code: int, name: str, user: str) -> str:
 
 
 def refused_topics(prefix: str) -> str:
-    """Why a broker's SUBACK said no."""
+    """Return why a broker refused SUBSCRIBE."""
     return f"not authorised to read {prefix}/#; have its administrator allow it to us"
 
 
 def said_tls(sock: object) -> bool:
-    """Whether what waits in a plain socket is the alert of a server that expects TLS."""
+    """Whether the next byte of a plain socket is the TLS alert of a server that expects TLS."""
     try:
         return sock.recv(1, socket.MSG_PEEK) == _TLS_ALERT  # type: ignore[attr-defined, no-any-return]
     except OSError:

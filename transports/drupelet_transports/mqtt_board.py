@@ -1,10 +1,10 @@
-"""MQTT carrier of a board: a bounded MQTT 3.1.1 client; runs on MicroPython and CPython.
+"""MQTT carrier of a board: an MQTT 3.1.1 client in bounded memory, on MicroPython and CPython.
 
-The client owns the socket; `transport(inbox, outbox)` hands out one carrier per peer. Topics are
-`<prefix>/<key id>`, QoS 0, never retained, clean session (docs/SPEC.md).
-No call blocks, but for a name that is looked up: at the first connect and at every eighth that
-fails. `maintain` moves the connection on and is to be called at least every `wait_ms`.
-Connecting allocates (at most 1 KB); sending and receiving do not.
+The client owns the socket; `transport(inbox, outbox)` returns a carrier for each peer. Topics are
+`<prefix>/<name>`, QoS 0, never retained, clean session (docs/SPEC.md 7.2).
+No call blocks except a name lookup, at the first connect and at every eighth failure. `maintain`
+advances the connection; call it at least every `wait_ms`. Connecting allocates (at most 1 KB);
+sending and receiving do not.
 """
 
 import binascii
@@ -44,26 +44,27 @@ if TYPE_CHECKING:
 
     from drupelet.seal.seal import Seal
 
-# What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
+# Bytes per read: `readinto` has no offset, so bytes are copied from a small buffer.
 _CHUNK_SIZE = const(64)
 # Reads in one call: two frames of 1,024 bytes. More waits for the next call.
 _CHUNKS_PER_CALL = const(34)
-# From connect to SUBACK, and from PINGREQ to its answer: a slow mobile link answers in time.
+# The longest time from connect to SUBACK, and from PINGREQ to its answer; enough for a slow mobile
+# network.
 _ANSWER_MS_MAX = const(10000)
-# Wait before a new connection: doubles with each failure up to 64 s, plus up to a quarter.
+# Back-off before a new connection: doubles with each failure up to 64 s, plus up to a quarter.
 _BACKOFF_MS = const(1000)
 _BACKOFF_DOUBLINGS_MAX = const(6)
-# A name is asked for again after so many failures: the port's resolver may block for 10 s.
+# The name is resolved again after this many failures: the port's resolver may block for 10 s.
 _ASKED_FAILURES = const(8)
-# A connection that lived this long was good: the next failure starts from the first wait again.
+# After a connection that lasted this long the back-off starts from the beginning.
 _STEADY_MS = const(10000)
-# While a connection is being made, `wait_ms` asks to be back this soon.
+# The result of `wait_ms` while a connection is being made.
 _CONNECT_POLL_MS = const(20)
-# Random bytes of a client id, written in hexadecimal: two devices never have the same one.
+# Random bytes of a client id, written in hexadecimal: no two devices have the same one.
 _CLIENT_ID_SIZE = const(8)
-# The longest name behind the prefix: two numbers of 8 hexadecimal digits and what is between.
+# The longest name after the prefix: two numbers of 8 hexadecimal digits and a separator.
 _NAME_SIZE_MAX = const(17)
-# What hangs up without an answer: it may expect TLS.
+# The broker closed the connection without an answer.
 _HUNG_UP = "hung up: TLS expected?"
 
 _DOWN = const(0)
@@ -77,13 +78,14 @@ _CLOSED = const(5)
 class MqttClient:
     """One connection to a broker for all peers of a device.
 
-    `random_byte` returns 0..255 and only spreads reconnects and client ids: nothing that a broker
-    sees says who we are. Make the transports before the first `maintain`. A frame waits inside
-    the client until its peer's transport is asked, so the owner asks all of them in turn.
-    `login`: user and password, or nothing. `tls`: a tls.SSLContext of MicroPython's, or None.
-    `say`, if it is set, is told what keeps the connection away, and "" once it is there.
-    Counters: `connects`, `disconnects`, `retained` and `misdirected` frames that were dropped,
-    `skipped` packets too long to be ours.
+    `random_byte` returns 0..255, for back-off and client id, which does not identify the device.
+    Create the transports before the first `maintain`. The client holds one received frame until
+    its peer's transport is read, so the owner must read all of them in turn.
+    `login`: user and password, or empty. `tls`: a tls.SSLContext of MicroPython's, or None.
+    `say`, if it is set, is called with an event that says why there is no connection; its `why` is
+    "" once the connection is up.
+    Counters: `connects`, `disconnects`; dropped frames `retained` and `misdirected`; `skipped`
+    packets longer than any frame.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class MqttClient:
         self._host = host
         self._login = login
         self._tls = tls
-        # No resolver has a say in where this machine is.
+        # Do not ask a resolver for this machine.
         self._address = "127.0.0.1" if host == "localhost" else host
         self._port = port
         self._random_byte = random_byte
@@ -115,7 +117,7 @@ class MqttClient:
         self._poll = select.poll()
         self._sock: socket.socket | None = None
         self.poll_object: object | None = None  # the socket once it is connected
-        self._where: list[Any] | None = None  # what the resolver said
+        self._where: list[Any] | None = None  # the resolver's answer
         self._asked = False
         self._transports: list[MqttTransport] = []
         self._holder: MqttTransport | None = None
@@ -123,7 +125,7 @@ class MqttClient:
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
-        self._subscribed = 0  # topics that the broker was asked for
+        self._subscribed = 0  # how many topics were subscribed to
         self._at = self._end = 0
         self._tx_at = self._tx_end = 0
         self.connects = self.disconnects = 0
@@ -131,9 +133,9 @@ class MqttClient:
         self._reset()
 
     def transport(self, inbox: bytes, outbox: bytes) -> "MqttTransport":
-        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`.
+        """Return a carrier for one peer, whose frames arrive on `inbox`; ours go to `outbox`.
 
-        Boards make all before they connect; one that is made later hears after the next connect.
+        Create it before connecting; one that is created later receives after the next connect.
         """
         transport = MqttTransport(self)
         self._name(transport, [inbox], outbox)
@@ -141,7 +143,7 @@ class MqttClient:
         return transport
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
-        """The carrier of a sealed link, whose topics follow its keys: see `topic_names.topics`."""
+        """Return the carrier of a sealed link, whose topics come from its keys (`topic_names`)."""
         transport = self.transport(b"", b"")
         transport.seal = seal
         self._rename(transport)
@@ -154,7 +156,7 @@ class MqttClient:
         transport.topic = self._head + outbox
 
     def _rename(self, transport: "MqttTransport") -> None:
-        """Take the topics of the keys as they are now; the next connection asks for them."""
+        """Set the topics of the current keys, and reconnect to subscribe to them."""
         from drupelet.seal.topic_names import topics
 
         seal = transport.seal
@@ -167,12 +169,12 @@ class MqttClient:
 
     @property
     def pending_size(self) -> int:
-        """Bytes of a packet that the socket has not taken yet."""
+        """Bytes of the last packet that the socket has not taken yet."""
         return self._tx_end - self._tx_at
 
     @property
     def skipped(self) -> int:
-        """Packets longer than any frame of ours; they were read past."""
+        """Packets that were skipped, because they are longer than any frame."""
         return self._reader.skipped
 
     @property
@@ -181,7 +183,7 @@ class MqttClient:
         return self._state == _UP
 
     def maintain(self, now_ms: int) -> int:
-        """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
+        """Connect, keep alive, reconnect; OK if the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
         for transport in self._transports:
             if transport.seal and transport.seal.flags & RENAMED:
@@ -200,7 +202,7 @@ class MqttClient:
         return OK if self._state == _UP else E_CLOSED
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may wait if no bytes arrive."""
+        """Return the time until the next call of `maintain` if no bytes arrive, in ms."""
         if self._state == _CLOSED:
             return self._keepalive_s * 1000
         if self._state == _DOWN:
@@ -212,7 +214,7 @@ class MqttClient:
         return _CONNECT_POLL_MS
 
     def close(self) -> None:
-        """Say DISCONNECT, as before deep sleep, and close; transports answer E_CLOSED from now."""
+        """Send DISCONNECT and close; from now on transports return E_CLOSED."""
         if self._state > _CONNECTING and self._state != _CLOSED:
             self._flush()
             if self._sock is not None and self._tx_at == self._tx_end:
@@ -221,13 +223,13 @@ class MqttClient:
         self._state = _CLOSED
 
     def reopen(self) -> None:
-        """Connect again after `close`, with the next `maintain`."""
+        """Undo `close`: the next `maintain` connects again."""
         if self._state == _CLOSED:
             self._state = _DOWN
             self._backoff_ms = self._failures = 0
 
     def publish(self, topic: bytes, frame: "bytes | bytearray", size: int) -> int:
-        """Send one frame; the packet's size, or E_CLOSED or E_CAPACITY: nothing was sent."""
+        """Send one frame; return the packet's size, or E_CLOSED or E_CAPACITY: nothing sent."""
         if self._state != _UP:
             return E_CLOSED
         self._flush()
@@ -238,7 +240,7 @@ class MqttClient:
         return count if self._state == _UP else E_CLOSED
 
     def take(self, transport: "MqttTransport", frame: bytearray) -> int:
-        """The size of one frame from that transport's peer, now in `frame`; 0 for none."""
+        """Copy the next frame of a transport's peer to `frame`; its size, 0: none, or E_CLOSED."""
         if self._state == _CLOSED:
             return E_CLOSED
         if self._holder is None:
@@ -255,7 +257,7 @@ class MqttClient:
         return count
 
     def forget(self, transport: "MqttTransport") -> None:
-        """Drop what arrives for this peer from now on."""
+        """Remove a transport, so that frames of its peer are dropped."""
         if self._holder is transport:
             self._holder = None
             self._reader.release()
@@ -263,7 +265,7 @@ class MqttClient:
             self._transports.remove(transport)
 
     def pump(self) -> None:
-        """Send what waits and read until a frame is held or nothing is left; bounded."""
+        """Write pending bytes; read until a frame is held or nothing is left, within a bound."""
         self._flush()
         chunks = 0
         while self._holder is None and self._sock is not None and self._state > _CONNECTING:
@@ -328,7 +330,7 @@ class MqttClient:
         self._why = why
 
     def _fail(self, error: Exception) -> None:
-        """The socket or TLS is broken."""
+        """Drop the connection after an error of the socket or of TLS."""
         if isinstance(error, ValueError):
             why = "certificate not trusted: look at ca_file"
         elif error.errno == errno.ECONNREFUSED:  # type: ignore[attr-defined]
@@ -340,7 +342,7 @@ class MqttClient:
         self._drop(why)
 
     def _drop(self, why: str = "") -> None:
-        """Close the socket and begin the wait before the next connection."""
+        """Close the socket and begin the back-off before the next connection."""
         if why and self._state != _UP:
             self._tell(why)
         if self._sock is not None:
@@ -361,12 +363,12 @@ class MqttClient:
         self._failures += 1
 
     def _idle_ms(self, now_ms: int) -> int:
-        """How long one of the two directions has been silent."""
+        """Return how long the more silent direction has been silent, in ms."""
         return max(elapsed_ms(now_ms, self._heard_ms), elapsed_ms(now_ms, self._sent_ms))
 
     def _check_answers(self) -> None:
         if self._state == _DOWN or self._holder is not None:
-            return  # a frame nobody has taken yet holds up the answers behind it
+            return  # answers cannot be read until the held frame is taken
         now_ms = self._now_ms
         if self._state != _UP:
             if elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX:
@@ -400,7 +402,7 @@ class MqttClient:
             self._sent_ms = self._now_ms
 
     def _fill(self) -> bool:
-        """Read the next bytes; False when there are none."""
+        """Read the next bytes to the chunk; False if there are none."""
         assert self._sock is not None
         try:
             count = read(self._sock, self._chunk)
@@ -417,7 +419,7 @@ class MqttClient:
         return True
 
     def _take_packet(self) -> None:
-        """Act on the packet that is ready; a frame for a peer is held, the rest released."""
+        """Handle the packet that was read; hold a frame for its transport, release the rest."""
         reader = self._reader
         kind = reader.kind
         state = self._state
@@ -442,7 +444,7 @@ class MqttClient:
         reader.release()
 
     def _subscribe(self) -> None:
-        """Ask for the next transport's topic; after the last one the connection is up."""
+        """Subscribe to the next topic; after the last one the connection is up."""
         left = self._subscribed
         for transport in self._transports:
             if left < len(transport.inboxes):
@@ -457,11 +459,11 @@ class MqttClient:
         self.connects += 1
 
     def _addressee(self) -> "MqttTransport | None":
-        """Whose frame the PUBLISH is that is ready; None when it is to be dropped."""
+        """Return the transport for the PUBLISH that was read; None: drop it."""
         reader = self._reader
         body = reader.body
         if reader.kind & RETAIN:
-            self.retained += 1  # the broker's copy of something old: a replay
+            self.retained += 1  # an old message kept by the broker is a replay
             return None
         start = payload_start(body, reader.size)
         payload_size = reader.size - start
@@ -476,32 +478,32 @@ class MqttClient:
 
 
 class MqttTransport(Transport):
-    """One peer behind the broker; see MqttClient."""
+    """The carrier of one peer; see MqttClient."""
 
     def __init__(self, client: MqttClient) -> None:
         super().__init__(FRAME_SIZE_MAX)
         self.inboxes: list[bytes] = []
-        self.topic = b""  # of what we send
-        self.seal: Any = None  # whose keys say what the topics are
+        self.topic = b""  # the topic that we publish to
+        self.seal: Any = None  # the seal from whose keys the topics are derived
         self._client: MqttClient | None = client
 
     @property
     def up(self) -> bool:  # type: ignore[override]
-        """Whether the broker has answered."""
+        """Whether the connection is up."""
         return self._client is not None and self._client.up
 
     @property
     def poll_object(self) -> "object | None":  # type: ignore[override]
-        """The connection of all peers, where it is."""
+        """The socket of the connection, which all peers share; None while there is none."""
         return None if self._client is None else self._client.poll_object
 
     @property
     def pending_size(self) -> int:  # type: ignore[override]
-        """What waits for it, whoever's frame that is."""
+        """The bytes pending on the shared connection."""
         return 0 if self._client is None else self._client.pending_size
 
     def send(self, frame: bytearray, size: int) -> int:
-        """OK once the frame is on its way; negative while the broker is away or busy."""
+        """Send one frame; see Transport.send."""
         if self._client is None:
             return E_CLOSED
         assert 0 < size <= self.frame_size_max
@@ -512,13 +514,13 @@ class MqttTransport(Transport):
         return OK
 
     def receive_into(self, frame: bytearray) -> int:
-        """The size of one frame from the peer, 0 for none, E_CLOSED after `close`."""
+        """Receive one frame of the peer; see Transport.receive_into."""
         if self._client is None:
             return E_CLOSED
         return self._client.take(self, frame)
 
     def close(self) -> None:
-        """Stop using this peer; the client's connection stays."""
+        """Stop serving this peer; the shared connection stays."""
         if self._client is not None:
             self._client.forget(self)
             self._client = None

@@ -1,8 +1,8 @@
 # host only: paho-mqtt
-"""MQTT carrier of a host: the shape of `mqtt_board.MqttClient` over paho-mqtt.
+"""MQTT carrier of a host: the interface of `mqtt_board.MqttClient` over paho-mqtt.
 
-One thread, the caller's: `maintain` and the transports' calls run paho's network step. Topics,
-QoS and what is dropped are the board's (docs/SPEC.md).
+There is only the caller's thread: `maintain` and the transports' calls run paho's network loop.
+Topics, QoS and the frames that are dropped are as on a board (docs/SPEC.md 7.2).
 """
 
 import contextlib
@@ -29,38 +29,38 @@ from drupelet_transports.mqtt_access import Access
 if TYPE_CHECKING:
     from drupelet.seal.seal import Seal
 
-# Frames that may wait for their peer's link; then the oldest goes, as on any lossy carrier.
+# Received frames that may wait for their link; a full queue drops the oldest.
 _QUEUE_FRAMES_MAX = 256
-# The same where they may be longer than FRAME_SIZE_MAX: 4 MiB at most.
+# The same if frames may be longer than FRAME_SIZE_MAX: 4 MiB at most.
 _QUEUE_LONG_FRAMES_MAX = 64
-# A connection ends at a longer packet; a frame with its topic is shorter by far.
+# A longer packet ends the connection; a frame with its topic is much shorter.
 _PACKET_SIZE_MAX = 4 * FRAME_SIZE_MAX
-# Packets taken from the socket in one call: bounded work while a broker floods us.
+# Packets read in one call, so that a broker cannot keep us busy.
 _PACKETS_PER_CALL = 64
-# A broker on this machine accepts at once or not at all.
+# How long a connect may block; a broker on this machine accepts at once or not at all.
 _CONNECT_TIMEOUT_S = 2.0
-# From connect to SUBACK.
+# The longest time from connect to SUBACK.
 _ANSWER_MS_MAX = 10_000
-# Random bytes of a client id: nothing that a broker sees says who we are.
+# Random bytes of a client id, which does not identify the host.
 _CLIENT_ID_SIZE = 8
-# Wait before a new connection: doubles with each failure up to 32 s, plus up to a quarter.
+# Back-off before a new connection: doubles with each failure up to 32 s, plus up to a quarter.
 _BACKOFF_MS = 500
 _BACKOFF_DOUBLINGS_MAX = 6
-# A connection that lived this long was good: the next failure starts from the first wait again.
+# After a connection that lasted this long the back-off starts from the beginning.
 _STEADY_MS = 10_000
-# While a connection is being made, `wait_ms` asks to be back this soon.
+# The result of `wait_ms` while a connection is being made.
 _CONNECT_POLL_MS = 20
-# paho's keepalive runs inside `maintain`.
+# How often to call `maintain`, in which paho's keepalive runs.
 _KEEPALIVE_POLL_MS = 5_000
 
 
 class MqttClient:
     """One connection to a broker for all peers of a host.
 
-    Counters: `connects`, `disconnects`; `retained` and `misdirected` frames that were dropped;
-    `overflowed` frames that their link did not take in time; `skipped` packets too long to be
-    ours, which end the connection. `trouble` says why there is no connection, with the remedy; ''
-    while it is there, or made for the first time.
+    Counters: `connects`, `disconnects`; dropped frames `retained`, `misdirected`, and `overflowed`
+    (their link did not read them in time); `skipped` packets longer than any frame, which end the
+    connection. `trouble` says why there is no connection, with the remedy; '' while it is up or
+    being made for the first time.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MqttClient:
             self._paho.username_pw_set(self._access.user, self._access.password)
         if self._access.context is not None:
             self._paho.tls_set_context(self._access.context)
-        # No resolver has a say in where this machine is.
+        # Do not ask a resolver for this machine.
         address = "127.0.0.1" if host == "localhost" else host
         self._paho.connect_async(address, port, keepalive_s)
         self._paho.on_connect = self._on_connect
@@ -108,9 +108,9 @@ class MqttClient:
     def transport(
         self, inbox: bytes, outbox: bytes, frame_size_max: int = FRAME_SIZE_MAX
     ) -> "MqttTransport":
-        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`.
+        """Return a carrier for one peer, whose frames arrive on `inbox`; ours go to `outbox`.
 
-        `frame_size_max`: up to HOST_FRAME_SIZE_MAX, for a peer that may know no segments.
+        `frame_size_max`: up to HOST_FRAME_SIZE_MAX, for a peer that may not support segments.
         """
         assert frame_size_max <= HOST_FRAME_SIZE_MAX
         frames_max = self._queue_frames_max
@@ -123,7 +123,7 @@ class MqttClient:
         return carrier
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
-        """The carrier of a sealed link, whose topics follow its keys: see `topic_names.topics`."""
+        """Return the carrier of a sealed link, whose topics come from its keys (`topic_names`)."""
         seal.flags &= ~RENAMED
         inboxes, outbox = topics(seal)
         carrier = self.transport(inboxes[0], outbox)
@@ -132,14 +132,14 @@ class MqttClient:
         return carrier
 
     def _name(self, transport: "MqttTransport", inboxes: list[bytes], outbox: bytes) -> None:
-        """Give a carrier its topics, in place of those that it has."""
+        """Set a carrier's topics, replacing those that it has."""
         wanted = {self._head + inbox.decode(): transport for inbox in inboxes}
         before = {topic for topic, peer in self._peers.items() if peer is transport}
         for topic in before - wanted.keys():
             del self._peers[topic]
         self._peers |= wanted
         transport.topic = self._head + outbox.decode()
-        if self._paho.is_connected():  # else they are among those that `_on_connect` asks for
+        if self._paho.is_connected():  # else `_on_connect` subscribes to them
             for topic in before - wanted.keys():
                 self._paho.unsubscribe(topic)
             for topic in wanted.keys() - before:
@@ -152,11 +152,11 @@ class MqttClient:
 
     @property
     def connecting(self) -> bool:
-        """Whether somebody took our call and has not answered yet; it ends by itself."""
+        """Whether a connection is being made; it fails by itself after a timeout."""
         return self._state == "connecting"
 
     def maintain(self, now_ms: int) -> int:
-        """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
+        """Connect, keep alive, reconnect; OK if the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
         for peer in list(self._peers.values()):
             if peer.seal is not None and peer.seal.flags & RENAMED:
@@ -173,7 +173,7 @@ class MqttClient:
         return OK if self._state == "up" else E_CLOSED
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may wait if no bytes arrive."""
+        """Return the time until the next call of `maintain` if no bytes arrive, in ms."""
         if self._state == "down":
             return max(0, self._backoff_ms - elapsed_ms(now_ms, self._since_ms))
         if self._state == "connecting" or self._paho.want_write():
@@ -181,7 +181,7 @@ class MqttClient:
         return _KEEPALIVE_POLL_MS
 
     def close(self) -> None:
-        """Say DISCONNECT and close; the transports answer E_CLOSED from now on."""
+        """Send DISCONNECT and close; from now on transports return E_CLOSED."""
         if self._state not in ("down", "closed"):
             self._paho.disconnect()
             self._paho.loop_write()
@@ -189,7 +189,7 @@ class MqttClient:
         self._state = "closed"
 
     def publish(self, topic: str, frame: bytes) -> int:
-        """Hand one frame to paho: OK, or E_CLOSED or E_CAPACITY and nothing was sent."""
+        """Hand one frame to paho; OK, or E_CLOSED or E_CAPACITY: nothing was sent."""
         if self._state == "up" and self._paho.want_write():
             self._paho.loop_write()
         if self._state != "up":
@@ -201,11 +201,11 @@ class MqttClient:
 
     @property
     def pending_size(self) -> int:
-        """Above 0 while paho holds bytes that the socket did not take yet."""
+        """1 while paho holds bytes that the socket has not taken yet, else 0."""
         return int(self._paho.want_write())
 
     def pump(self) -> None:
-        """Move bytes in both directions without waiting."""
+        """Write and read what is possible without waiting."""
         if self._paho.want_write():
             self._paho.loop_write()
         for _ in range(_PACKETS_PER_CALL):
@@ -218,7 +218,7 @@ class MqttClient:
                 break
             self._paho.loop_read()
             if self._incoming_size() > self._packet_size_max:
-                # paho would gather all of it, up to 256 MiB.
+                # paho would collect the whole packet, up to 256 MiB.
                 self.skipped += 1
                 self._lose("sends packets longer than ours can be; is it an MQTT broker?")
                 break
@@ -226,11 +226,11 @@ class MqttClient:
             self._drop()
 
     def _incoming_size(self) -> int:
-        """How long the packet says it is that is coming in; 0 between packets."""
+        """Return the announced size of the packet that is being received; 0 between packets."""
         return int(self._paho._in_packet["remaining_length"])
 
     def forget(self, transport: "MqttTransport") -> None:
-        """Drop what arrives for this peer from now on."""
+        """Remove a transport, so that frames of its peer are dropped."""
         self._peers = {topic: peer for topic, peer in self._peers.items() if peer is not transport}
 
     def _open(self) -> None:
@@ -239,7 +239,7 @@ class MqttClient:
         self._state = "connecting"  # the broker may hang up before the call returns
         try:
             self._paho.reconnect()
-        except (OSError, ValueError) as error:  # the latter: no form of the name to look up
+        except (OSError, ValueError) as error:  # ValueError: not a host name
             self._lose(mqtt_access.failed_to_connect(error, self._access.context is not None))
             self._access.give_up()
             self._drop()
@@ -248,18 +248,18 @@ class MqttClient:
             peer.poll_object = self._paho.socket()
 
     def _lose(self, trouble: str) -> None:
-        """Give the connection up, for a reason: the first one is what the others follow from."""
+        """Give the connection up and note why; later reasons follow from the first."""
         if not self._lost:
             self._lost = True
             self.trouble = trouble
 
     def _drop(self) -> None:
-        """Note that the connection is gone and begin the wait before the next one."""
+        """Close the connection and begin the back-off before the next one."""
         was_up = self._state == "up"
         self._state = "down"
         sock = self._paho.socket()
         if sock is not None:
-            # loop_read then finds the end of the stream and paho tidies up after itself.
+            # loop_read then sees the end of the stream, and paho cleans up.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(cast(socket.socket, sock), socket.SHUT_RDWR)
             self._paho.loop_read()
@@ -313,7 +313,7 @@ class MqttClient:
         self.connects += 1
 
     def _on_disconnect(self, *_: object) -> None:
-        # Nothing more from here: paho holds a lock and is in the middle of its own tidying.
+        # Only note it here: paho holds a lock and is in the middle of its cleanup.
         if self._state == "up":
             self._lose(mqtt_access.BROKE)
         elif self.connecting:
@@ -322,11 +322,11 @@ class MqttClient:
 
     def _on_message(self, _client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
         if message.retain:
-            self.retained += 1  # the broker's copy of something old: a replay
+            self.retained += 1  # an old message kept by the broker is a replay
             return
         try:
             topic = message.topic
-        except UnicodeDecodeError:  # paho decodes it only now
+        except UnicodeDecodeError:  # the property decodes the topic
             self.misdirected += 1
             return
         peer = self._peers.get(topic)
@@ -339,29 +339,29 @@ class MqttClient:
 
 def _readable(sock: object) -> bool:
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
-        return True  # taken from the socket with what came before it
+        return True  # bytes that TLS has read from the socket already
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)  # type: ignore[attr-defined]
     return bool(poll.poll(0))
 
 
 def _length_size(remaining: int) -> int:
-    """Bytes of an MQTT remaining length below 2,097,152."""
+    """Return the size of an MQTT remaining length below 2,097,152, in bytes."""
     return 1 if remaining < 128 else 2 if remaining < 16_384 else 3
 
 
 class MqttTransport(Transport):
-    """One peer behind the broker; see MqttClient."""
+    """The carrier of one peer; see MqttClient."""
 
     def __init__(self, client: MqttClient, queue_frames_max: int, frame_size_max: int) -> None:
         super().__init__(frame_size_max)
         self._client: MqttClient | None = client
-        self.topic = ""  # of what we send
-        self.seal: Seal | None = None  # whose keys say what the topics are
+        self.topic = ""  # the topic that we publish to
+        self.seal: Seal | None = None  # the seal from whose keys the topics are derived
         self._frames: deque[bytes] = deque(maxlen=queue_frames_max)
 
     def send(self, frame: bytearray, size: int) -> int:
-        """OK once paho has the frame; negative while the broker is away or busy."""
+        """Send one frame; see Transport.send. OK: paho has it."""
         if self._client is None:
             return E_CLOSED
         assert 0 < size <= self.frame_size_max
@@ -386,19 +386,19 @@ class MqttTransport(Transport):
         return len(data)
 
     def close(self) -> None:
-        """Stop using this peer; the client's connection stays."""
+        """Stop serving this peer; the shared connection stays."""
         if self._client is not None:
             self._client.forget(self)
             self._client = None
             self.poll_object = None
 
     def put(self, frame: bytes) -> int:
-        """Queue a frame that arrived; 1 when the oldest had to go for it, else 0."""
-        full = len(self._frames) == self._frames.maxlen
+        """Queue a received frame; return 1 if the oldest one was dropped for it, else 0."""
+        is_full = len(self._frames) == self._frames.maxlen
         self._frames.append(frame)
-        return int(full)
+        return int(is_full)
 
     def _wire_size(self, size: int) -> int:
-        """Bytes of the PUBLISH packet around a frame; both directions have equally long topics."""
+        """Return the size of a frame's PUBLISH packet; both topics are equally long."""
         remaining = 2 + len(self.topic) + size
         return 1 + _length_size(remaining) + remaining

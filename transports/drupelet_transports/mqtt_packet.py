@@ -1,13 +1,13 @@
-"""MQTT 3.1.1 packets in bounded memory: written into a buffer, read as a stream.
+"""MQTT 3.1.1 packets in bounded memory: written to a buffer, read from a stream.
 
-OASIS MQTT 3.1.1; section numbers below are of that text. Only what QoS 0 needs. Nothing here
-allocates after construction, and no length that a broker claims decides how much is kept.
+Section numbers below refer to OASIS MQTT 3.1.1. Only what QoS 0 needs is implemented. Nothing
+allocates after construction, and a length that a broker announces never determines memory use.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.memory import copy, get_u16, put_u16
 
-# Control packet types (2.2.1) with their fixed flags (2.2.2), as they stand in the first byte.
+# Control packet types (2.2.1) with their fixed flags (2.2.2), as in the first byte.
 CONNECT = const(0x10)
 CONNACK = const(0x20)
 PUBLISH = const(0x30)
@@ -21,7 +21,7 @@ DISCONNECT = const(0xE0)
 RETAIN = const(0x01)
 QOS_MASK = const(0x06)
 
-# First byte and at most two length bytes (16,383, far above a frame), topic length.
+# First byte, at most two length bytes (up to 16,383, far above a frame), topic length.
 PUBLISH_HEAD_SIZE_MAX = const(5)
 
 # Section 2.2.3: the remaining length has at most four bytes of seven bits.
@@ -33,8 +33,8 @@ _LENGTH = const(1)
 _BODY = const(2)
 _SKIP = const(3)
 
-# Variable header of CONNECT (3.1.2): protocol name, level 4; then flags: clean session, and user
-# and password where there are any.
+# Variable header of CONNECT (3.1.2): protocol name, level 4; then flags: clean session, and, if
+# there is a login, user and password.
 _CONNECT_HEAD = b"\x00\x04MQTT\x04"
 _CLEAN = const(0x02)
 _LOGIN = const(0xC0)
@@ -43,9 +43,9 @@ _LOGIN = const(0xC0)
 def connect_into(
     out: bytearray, client_id: bytes, keepalive_s: int, login: "tuple[bytes, ...]" = ()
 ) -> int:
-    """Write CONNECT with a clean session and no will (3.1); the packet's size.
+    """Write CONNECT with a clean session and no will (3.1); return the packet's size.
 
-    login: user and password, or nothing.
+    login: user and password, or empty.
     """
     remaining = 10
     for text in (client_id,) + login:  # noqa: RUF005 - MicroPython has no other way
@@ -63,7 +63,7 @@ def connect_into(
 
 
 def _head_into(out: bytearray, kind: int, remaining: int) -> int:
-    """Write first byte and remaining length (2.2.3); where the rest begins."""
+    """Write first byte and remaining length (2.2.3); return where the rest begins."""
     assert remaining < 16384
     out[0] = kind
     if remaining < 128:
@@ -75,7 +75,7 @@ def _head_into(out: bytearray, kind: int, remaining: int) -> int:
 
 
 def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
-    """Write SUBSCRIBE to one topic filter at QoS 0 (3.8); the packet's size."""
+    """Write SUBSCRIBE to one topic filter at QoS 0 (3.8); return the packet's size."""
     remaining = 5 + len(topic)
     assert remaining < 128
     out[0] = SUBSCRIBE
@@ -88,7 +88,7 @@ def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
 
 
 def publish_into(out: bytearray, topic: bytes, payload: "bytes | bytearray", size: int) -> int:
-    """Write PUBLISH at QoS 0, not retained (3.3), with `payload[:size]`; the packet's size."""
+    """Write PUBLISH of payload[:size] at QoS 0, not retained (3.3); return the packet's size."""
     at = _head_into(out, PUBLISH, 2 + len(topic) + size)
     put_u16(out, at, len(topic))
     copy(out, at + 2, topic, 0, len(topic))
@@ -98,18 +98,18 @@ def publish_into(out: bytearray, topic: bytes, payload: "bytes | bytearray", siz
 
 
 def short_into(out: bytearray, kind: int) -> int:
-    """Write a packet that is nothing but its header: PINGREQ, DISCONNECT; its size."""
+    """Write a packet without a body, PINGREQ or DISCONNECT; return its size."""
     out[0] = kind
     out[1] = 0
     return 2
 
 
 class PacketReader:
-    """Finds packets in a byte stream and keeps one at a time, whole, in `body`.
+    """Extracts packets from a byte stream, one whole packet at a time.
 
-    `feed` until `ready`; then `kind` (first byte with flags), `body[:size]` and `wire_size` hold
-    the packet until `release`. A packet longer than `body` is read past and counted in
-    `skipped`. `broken` says that the stream breaks MQTT itself: nothing after it means anything.
+    Call `feed` until `ready`; then `kind` (first byte with flags), `body[:size]` and `wire_size`
+    describe the packet until `release`. A packet longer than `body` is skipped and counted in
+    `skipped`. `broken`: the stream is not valid MQTT, so nothing after it can be read.
     """
 
     def __init__(self, body_size_max: int) -> None:
@@ -118,12 +118,12 @@ class PacketReader:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new connection."""
+        """Prepare for a new connection."""
         self.broken = False
         self.release()
 
     def release(self) -> None:
-        """The packet has been used; look for the next."""
+        """Release the packet, so that `feed` reads the next one."""
         self.ready = False
         self.kind = 0
         self.size = 0
@@ -132,7 +132,7 @@ class PacketReader:
         self._have = 0
 
     def feed(self, chunk: bytearray, at: int, end: int) -> int:
-        """Take from `chunk[at:end]` until a packet is ready; the index of the first byte left."""
+        """Read chunk[at:end] until a packet is ready; return the position reached."""
         while at < end and not self.ready and not self.broken:
             if self._state == _KIND:
                 self.kind = chunk[at]
@@ -173,7 +173,7 @@ class PacketReader:
 
 
 def payload_start(body: bytearray, size: int) -> int:
-    """Where the payload of a QoS 0 PUBLISH body begins (3.3.2), or -1: the topic does not fit."""
+    """Return where the payload of a QoS 0 PUBLISH begins (3.3.2); -1: the topic is truncated."""
     if size < 2:
         return -1
     start = 2 + get_u16(body, 0)

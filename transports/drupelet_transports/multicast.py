@@ -1,9 +1,10 @@
-"""UDP multicast: one datagram to all who listen to a group (IPv4). Boards and hosts.
+"""UDP multicast (IPv4) on boards and hosts: one datagram reaches all listeners of a group.
 
     udp://239.0.0.1:7447                         (?interface=192.168.1.5: the address to use)
 
-Two sockets, so that a board neither makes addresses nor slices per frame. A router passes nothing
-on: packets live for one hop. What we send comes back to us, and to others on the same machine.
+There is a connected socket for sending and a bound one for receiving, so that a board allocates no
+addresses or slices per frame. Packets have a TTL of one hop, so routers do not forward them. Our
+own packets come back to us, and reach other processes on the same machine.
 """
 
 import socket
@@ -20,8 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Not every port names them: <netinet/in.h> of Linux; lwIP is asked for them by the same numbers
-# where it has them.
+# Numbers of Linux's <netinet/in.h>, which lwIP also uses; not every port has names for them.
 _IPPROTO_IP = const(0)
 _IP_MULTICAST_IF = const(32)
 _IP_MULTICAST_TTL = const(33)
@@ -30,12 +30,12 @@ _IP_ADD_MEMBERSHIP = const(35)
 # IP and UDP headers.
 _OVERHEAD = const(28)
 _RETRY_MS = const(5000)
-# Empty datagrams that one call reads past.
+# Empty datagrams that one call skips.
 _EMPTY_MAX = const(8)
 
 
 def _address(text: str) -> bytes:
-    """Four bytes of a dotted address; b"" when it is none."""
+    """Return the four bytes of a dotted address; b"" if it is malformed."""
     parts = text.split(".")
     for part in parts:
         if not is_digits(part) or len(part) > 3 or int(part) > 255:
@@ -44,7 +44,7 @@ def _address(text: str) -> bytes:
 
 
 def membership(host: str, interface: str) -> bytes:
-    """What IP_ADD_MEMBERSHIP is given: the group's address and ours, "" for any.
+    """Return the argument of IP_ADD_MEMBERSHIP: the group's address and ours ("": any).
 
     Raises TransportError with one line for the user.
     """
@@ -58,10 +58,10 @@ def membership(host: str, interface: str) -> bytes:
 
 
 class Multicast(Transport):
-    """One group; see Transport. Datagrams longer than a frame are cut: a seal finds them out."""
+    """The carrier of one group; see Transport. Long datagrams are truncated; seals reject them."""
 
     def __init__(self, host: str, port: int, interface: str = "") -> None:
-        """Open it; interface: an address of this device, "" for any.
+        """Open the sockets; interface: an address of this device, "" for any.
 
         Raises TransportError with one line for the user.
         """
@@ -72,7 +72,7 @@ class Multicast(Transport):
         self.begin()
 
     def begin(self) -> None:
-        """Open it; raises TransportError."""
+        """Open the sockets; raises TransportError."""
         try:
             self._out = self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self.poll_object = self._in
@@ -97,7 +97,7 @@ class Multicast(Transport):
         self._out.setblocking(False)
 
     def send(self, frame: bytearray, size: int) -> int:
-        """See Transport; a network that is gone is E_CLOSED."""
+        """See Transport; E_CLOSED if the network is down."""
         assert 0 < size <= self.frame_size_max
         if self.poll_object is None:
             return E_CLOSED
@@ -134,32 +134,32 @@ class Multicast(Transport):
 
 
 class BoardMulticast(Multicast):
-    """One that is opened when the network is up, and again after it was not: a board goes on."""
+    """A Multicast that opens when the network comes up, and again after it was down."""
 
     _tried_ms = 0
 
     def begin(self) -> None:
-        """Nothing is lost when there is no network yet."""
+        """Try to open the sockets; without a network, `maintain` tries again."""
         self.maintain(_RETRY_MS)
 
     def maintain(self, now_ms: int) -> None:
-        """Open it again; a call waits for nothing."""
+        """Open the sockets again if they are closed; never waits."""
         if self.poll_object is None and not self.wait_ms(now_ms):
             self._tried_ms = now_ms
             try:  # noqa: SIM105 - a board has no contextlib
                 Multicast.begin(self)
             except TransportError:
-                pass  # there is no network; what the configuration says was looked at
+                pass  # there is no network; the addresses were checked before
         self.up = self.poll_object is not None
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may wait."""
+        """Return the time until the next call of `maintain`, in ms."""
         if self.poll_object is not None:
             return WAIT_MS_MAX
         return max(0, _RETRY_MS - elapsed_ms(now_ms, self._tried_ms))
 
     def send(self, frame: bytearray, size: int) -> int:
-        """See Transport; on a network that is gone we are members of nothing any more."""
+        """See Transport; if the network is down, close the sockets to join again later."""
         code = Multicast.send(self, frame, size)
         if code == E_CLOSED:
             self.close()

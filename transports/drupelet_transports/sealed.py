@@ -1,7 +1,6 @@
-"""A carrier whose frames are sealed: the same three calls, around any carrier with two ends.
+"""A live carrier whose frames are sealed, with the interface of a carrier; boards and hosts.
 
-What the seal says for itself (our status, REKEY, REVOKE) leaves and arrives here; the link sees
-only its own frames. Boards and hosts.
+It sends and handles the seal's own frames (status, REKEY, REVOKE); the link sees only its frames.
 """
 
 from drupelet.base.compat import const
@@ -21,18 +20,18 @@ if TYPE_CHECKING:
     from drupelet.seal.seal import Seal
     from drupelet_transports.base import Transport
 
-# Frames without anything for the link that one call reads: a flood does not keep a board busy.
+# Frames without data for the link that one call reads, so that a flood cannot keep a board busy.
 _REFUSED_MAX = const(32)
 
 
 class Sealed(Behind):
-    """`carrier` behind `seal`, which is loaded; `buf` has room for the carrier's longest frame.
+    """`carrier` with a loaded `seal`; `buf` has room for the carrier's longest frame.
 
-    All sealed carriers of a device may share one `buf`. `refused` counts frames that were not the
-    peer's, or came twice. `send` may return E_STORAGE, too: the keys could not be made durable.
+    All sealed carriers of a device may share one `buf`. `refused` counts frames that were forged
+    or replayed. `send` may also return E_STORAGE: the keys could not be made durable.
     """
 
-    issuer: "Issuer | None" = None  # a host's: what the peer is to be told
+    issuer: "Issuer | None" = None  # on a host: the source of REKEY and REVOKE frames
 
     def __init__(
         self, carrier: "Transport", seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
@@ -52,13 +51,13 @@ class Sealed(Behind):
         self.frame_size_max = seal.room()
 
     def send(self, frame: bytearray, size: int) -> int:
-        """Seal and send one frame of the link's; see Transport."""
+        """Seal and send one frame of the link; see Transport."""
         assert 0 < size <= self.frame_size_max
         self.last_wire_size = 0
         seal = self.seal
         code = seal.prepare()
         if code == OK and seal.flags & OWES and size + STATUS_SIZE > self.frame_size_max:
-            code = self._put(frame, 0, TYPE_DATA)  # no room beside it: the status goes first
+            code = self._put(frame, 0, TYPE_DATA)  # no room for both: send the status first
         if code == OK and self.issuer is not None:
             code = self._issue(self.issuer)
         return self._put(frame, size, TYPE_DATA) if code == OK else code
@@ -71,7 +70,7 @@ class Sealed(Behind):
         if code == OK:
             self.last_wire_size += self.carrier.last_wire_size
         else:
-            self.seal.flags |= OWES  # a status that was in it has not left
+            self.seal.flags |= OWES  # the frame may have had our status, which was not sent
         return code
 
     def _issue(self, issuer: "Issuer") -> int:
@@ -86,11 +85,12 @@ class Sealed(Behind):
         return self._told_ms < 0 or elapsed_ms(self._now_ms(), self._told_ms) >= self._wait_ms
 
     def tell(self) -> int:
-        """Send our status now, alone: a code of `send`.
+        """Send our status now in a frame of its own; OK or a code of `send`.
 
-        If nothing authentic came since the last time, then in a new epoch: the peer may have been
-        set back, so that it is closed to us and we to it. The wait doubles each time until
-        something comes; that a log is begun anew needs no new epoch, and so shorter waits.
+        If nothing authentic was received since the last call, the status is sent in a new epoch:
+        the peer may have been restored from an older copy, so that each end has closed the other's
+        epoch. The back-off doubles with each call until something is received. Announcing a new
+        log (ANEW) needs no new epoch, so its back-off has a shorter bound.
         """
         self._told_ms = self._now_ms()
         seal = self.seal
@@ -110,14 +110,14 @@ class Sealed(Behind):
         return code
 
     def receive_into(self, frame: bytearray) -> int:
-        """The next frame for the link; see Transport. What is not authentic is counted only."""
+        """Receive the next frame for the link; see Transport. Frames not authentic are counted."""
         buf = self._buf
         seal = self.seal
         self.last_wire_size = 0
-        aged = elapsed_ms(self._now_ms(), self._aged_ms) >> 16
-        if aged:
-            self._aged_ms = later_ms(self._aged_ms, aged << 16)
-            seal.grow_old(aged)
+        age_units = elapsed_ms(self._now_ms(), self._aged_ms) >> 16
+        if age_units:
+            self._aged_ms = later_ms(self._aged_ms, age_units << 16)
+            seal.grow_old(age_units)
         tries = _REFUSED_MAX
         while tries:
             tries -= 1

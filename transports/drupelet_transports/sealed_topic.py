@@ -1,7 +1,7 @@
-"""A carrier that many hear, its frames sealed with sender keys (docs/SPEC.md 12.8).
+"""A multicast carrier whose frames are sealed with sender keys (docs/SPEC.md 12.8).
 
-Boards and hosts. Nothing leaves it plain; what is not a member's, is old or comes again is
-dropped here.
+For boards and hosts. Every frame that is sent is sealed; received frames that are not by a member,
+old or replayed are dropped.
 """
 
 from drupelet.base.compat import const
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from drupelet.channel.sender_keys import SenderKeys
     from drupelet_transports.base import Transport
 
-# Frames of nobody that one call reads: a flood does not keep a board busy.
+# Refused frames that one call reads, so that a flood cannot keep a board busy.
 _REFUSED_MAX = const(32)
 
 
 class SealedTopic(Behind):
-    """`carrier` behind `keys`; `buf` has room for the carrier's longest frame.
+    """`carrier` with sender keys; `buf` has room for the carrier's longest frame.
 
-    `send` may return E_STORAGE, too: the keys could not be made durable.
+    `send` may also return E_STORAGE: the keys could not be made durable.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SealedTopic(Behind):
         self.frame_size_max = min(carrier.frame_size_max, len(buf)) - OVERHEAD
 
     def send(self, frame: bytearray, size: int) -> int:
-        """Seal and send one frame to all who listen; see Transport."""
+        """Seal and send one frame to all listeners; see Transport."""
         assert 0 < size <= self.frame_size_max
         sealed = self.keys.seal_into(self._buf, frame, size)
         code = self.carrier.send(self._buf, sealed) if sealed > 0 else sealed
@@ -48,7 +48,7 @@ class SealedTopic(Behind):
         return code
 
     def receive_into(self, frame: bytearray) -> int:
-        """The next frame of a member; see Transport."""
+        """Receive the next frame of a member; see Transport."""
         buf = self._buf
         tries = _REFUSED_MAX
         while tries:

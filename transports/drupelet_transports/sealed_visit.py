@@ -1,12 +1,12 @@
-"""What a member does with a stick, peer by peer: take in what is there, then leave what is due.
+"""A member's visit of a stick: reads the bundles of each peer, then writes one for each peer.
 
-The order keeps a pulled stick harmless. Every bundle is read before one is written; a bundle
-counts as written only once it is renamed on the stick; and the caller saves the node's state
-before it tells anybody that the stick may be unplugged. Bundles are sealed, with a seal per peer.
+The order makes it safe to pull the stick at any time. All bundles are read before one is written;
+a bundle counts as written only once it is renamed on the stick; and the caller saves the node's
+state before it reports that the stick may be unplugged. Bundles are sealed, with a seal per peer.
 
 Each bundle opens an epoch of its own, so it can be read in any boot. Its last frame is FINAL and
-holds number and `seen`; what the bundle's open header says of them is only a hint. `saved` comes
-after the node's state is durable: until then a bundle that was read can be read again.
+has number and `seen`, of which the unsealed header is only a hint. Call `saved` once the node's
+state is durable: until then a bundle that was read can be read again.
 """
 
 from drupelet.base.compat import const
@@ -34,12 +34,12 @@ _FINAL_SIZE = const(8)  # number u32, seen u32
 
 
 class SealedVisit:
-    """Counts of one visit; `failed` bundles are written again at the next one.
+    """One visit and its counters; `failed` bundles are written again at the next visit.
 
-    `seals` has the seal (class 1, loaded) of every peer's id.
+    `seals` has the loaded seal (class 1) of each peer's id. For a peer without a seal nothing is
+    read or written, which counts as `failed`.
 
-    `frame` is what links are handed, 1,001 bytes or longer; `buf` holds sealed frames, 1,024.
-    Nothing is read from or written for a peer without one: that counts in `failed`.
+    `frame` is the buffer for links, at least 1,001 bytes; `buf` has sealed frames, 1,024 bytes.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class SealedVisit:
         self._frame = frame
         self._buf = buf
         self._now_ms = now_ms
-        self._after_frame = after_frame  # the owner's turn: a visit is long
+        self._after_frame = after_frame  # called after each frame, because a visit is long
         self.bundles_in = 0
         self.frames_in = 0
         self.truncated = 0
-        self.unopened = 0  # bundles of which no frame is sealed with our keys
+        self.unopened = 0  # bundles without a frame that is sealed with our keys
         self.bundles_out = 0
         self.frames_out = 0
         self.failed = 0
         self.refused = 0
-        self.short = False  # of the last peer: messages wait for which the stick has no room
-        self._room = NUMBER_MAX  # that a bundle of the last peer may have
-        self._size = 0  # of the last bundle, without what its answer needs
+        self.short = False  # the stick has no room for all messages to the last peer
+        self._room = NUMBER_MAX  # the longest bundle for the last peer, in bytes
+        self._size = 0  # size of the last bundle, less the room that its answer needs
 
     def take_in(self, link: "BundleLink", peer_id: bytes) -> None:
-        """Read the peer's bundles that we have not read whole before, oldest first."""
+        """Read the peer's bundles that we have not read completely before, oldest first."""
         seal = self._seals.get(peer_id)
         if seal is None:
             self.failed += 1
@@ -82,20 +82,20 @@ class SealedVisit:
             elif 0 < self.refused - refused == self.frames_in - frames:
                 self.unopened += 1
             else:
-                self.truncated += 1  # what was authentic was taken; the rest comes again
+                self.truncated += 1  # its authentic frames were handled; the peer sends the rest
             if code == E_STORAGE:
                 reader.close()
-                return  # a later bundle would say that this one was read
+                return  # reading a later bundle would acknowledge this one
 
     def _read(self, reader: "BundleReader", link: "BundleLink", seal: "Seal") -> int:
-        """Hand the open bundle's frames to the link: OK when it was whole, else E_PEER.
+        """Hand the open bundle's frames to the link; OK if it is complete, else E_PEER.
 
-        E_STORAGE: keys that it brought or took away could not be kept, so all of it comes again.
+        E_STORAGE: keys could not be made durable, so the bundle must be read again.
         """
         buf = self._buf
         frame = self._frame
         code = E_PEER
-        whole = True
+        is_whole = True
         sealed = reader.read_into(buf)
         while sealed > 0:
             self.frames_in += 1
@@ -104,23 +104,23 @@ class SealedVisit:
                 return E_STORAGE
             if size < 0:
                 self.refused += 1
-                whole = False
+                is_whole = False
             elif seal.context.final:
                 code = self._ends(reader, seal, size)
                 if code == OK:
                     rows = seal.context.rows
                     copy(rows, seal.at + WHOLE_EPOCH_AT, rows, seal.at + IN_EPOCH_AT, 3)
-                    link.imported(reader.number, get_u32(buf, seal.context.at + 4), whole)
+                    link.imported(reader.number, get_u32(buf, seal.context.at + 4), is_whole)
             elif size:
                 copy(frame, 0, buf, seal.context.at, size)
                 link.received(reader.last_wire_size)
-                whole = link.receive(frame, size, self._now_ms()) == OK and whole
+                is_whole = link.receive(frame, size, self._now_ms()) == OK and is_whole
             self._after_frame()
             sealed = reader.read_into(buf)
         return code
 
     def _ends(self, reader: "BundleReader", seal: "Seal", size: int) -> int:
-        """OK when the FINAL that was opened belongs to this bundle."""
+        """Return OK if the FINAL frame just opened belongs to this bundle, else E_PEER."""
         buf = self._buf
         at = seal.context.at
         if size != _FINAL_SIZE or (buf[at] | buf[at + 4]) & 0xC0:
@@ -128,10 +128,10 @@ class SealedVisit:
         return OK if get_u32(buf, at) == reader.number else E_PEER
 
     def hand_out(self, link: "BundleLink", peer_id: bytes) -> int:
-        """Write bundles for the peer while anything is due and fits, and remove what it has read.
+        """Remove the bundles that a peer has read, and write what is due to it; OK or a code.
 
-        OK with `short`: what fits is there. Where a stick turns out to have less room than it
-        says, the bundle is made again, as long as what went onto it before.
+        OK with `short`: not everything fitted. If the stick has less room than it reports, the
+        bundle is written again, limited to the size that was written before.
         """
         self._room = NUMBER_MAX
         code = OK
@@ -141,26 +141,27 @@ class SealedVisit:
                 self._room = self._size
                 code = self._bundle(link, peer_id)
             if code != OK or not self.short or self._size < BUNDLE_SIZE_MAX // 2:
-                break  # all is there, or the stick has no more room
+                break  # everything is written, or the stick is full
         self.failed += code != OK
         return code
 
     def _bundle(self, link: "BundleLink", peer_id: bytes) -> int:
-        """Write one bundle, if anything is due: OK, or a code."""
+        """Write one bundle if anything is due; OK or a code."""
         self._size = 0
         self.short = False
         seal = self._seals.get(peer_id)
         if seal is None:
             return E_PEER
         stick = self._stick
-        # A cut leaves a bundle, a wipe all of them forgotten; keys stay, and each had an epoch.
+        # After a power cut or a lost store we do not remember our last bundles, but each of them
+        # took an epoch of our keys, so numbers above our epoch are new.
         epoch = get_u24(seal.context.rows, seal.at + OUT_EPOCH_AT)
-        least = max(link.bundle_out, link.peer_seen, epoch)
-        stick.number_max = least + AHEAD_MAX
+        number_min = max(link.bundle_out, link.peer_seen, epoch)
+        stick.number_max = number_min + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
         newest = stick.newest_own(peer_id, link.bundle_out)
         link.visit(self._now_ms(), newest < link.bundle_out)
-        number = max(least, newest) + 1
+        number = max(number_min, newest) + 1
         if number > NUMBER_MAX:
             link.abort(self._now_ms())
             return E_CAPACITY
@@ -168,11 +169,11 @@ class SealedVisit:
         frame = self._frame if len(self._frame) == limit else memoryview(self._frame)[:limit]
         writer = stick.writer(peer_id, number, link.bundle_in)
         size = self._next(link, writer, frame)
-        anew = seal.flags & ANEW and not 0 < newest == link.bundle_out
-        if not (size or anew or self.waits(peer_id)):
+        is_new_log = seal.flags & ANEW and not 0 < newest == link.bundle_out
+        if not (size or is_new_log or self.waits(peer_id)):
             return OK
         seal.flags |= RENEW
-        code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone: the rest has its room
+        code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone, for full-size frames
         code = code or self.tell(writer, seal, peer_id)
         while size and code == OK:
             code = self._put(writer, seal, self._frame, size, TYPE_DATA)
@@ -186,7 +187,7 @@ class SealedVisit:
         return self._end(link, writer, number, code)
 
     def _end(self, link: "BundleLink", writer: "BundleWriter", number: int, code: int) -> int:
-        """Give a bundle whose frames are written its name: OK, or a code."""
+        """Finish a bundle whose frames are written, unless `code` is an error; OK or a code."""
         self._size = writer.size - writer.answer_size
         code = code or writer.finish()
         if code == OK:
@@ -201,24 +202,24 @@ class SealedVisit:
     def _next(
         self, link: "BundleLink", writer: "BundleWriter", frame: "bytearray | memoryview"
     ) -> int:
-        """The size of the link's next frame that fits the stick, 0 at the bundle's end."""
+        """Return the size of the link's next frame, 0 if none is due or fits on the stick."""
         room = min(writer.message_room, self._room - writer.size - SPARE_SIZE)
         link.set_room(room if room > 0 else min(writer.room, 1))
         size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
-        # Behind its last frame the link says nothing any more.
+        # After its last frame the link does not set `is_full` any more.
         self.short = link.is_full or (self.short and not size)
         return size
 
     def waits(self, _peer_id: bytes) -> bool:
-        """Whether a host has something to tell the peer of keys."""
+        """Whether control frames are due to the peer; for hosts that issue keys."""
         return False
 
     def tell(self, _writer: "BundleWriter", _seal: "Seal", _peer_id: bytes) -> int:
-        """Write it, after the status: OK, or a code."""
+        """Write the control frames, after the status; OK or a code."""
         return OK
 
     def take_back(self) -> None:
-        """The bundle failed: what it told counts as not told."""
+        """Count the control frames as not sent: the bundle failed."""
 
     def _put(
         self,
@@ -235,7 +236,7 @@ class SealedVisit:
         return writer.write(self._buf, sealed)
 
     def saved(self) -> int:
-        """The node's state is saved: what was read is not read again. OK, or a code."""
+        """Make the epochs of the bundles read durable, after the node's state; OK or a code."""
         code = OK
         for seal in self._seals.values():
             code = seal.commit() or code

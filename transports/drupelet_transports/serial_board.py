@@ -1,4 +1,4 @@
-"""Serial lines of MicroPython's unix port: terminal devices of the machine."""
+"""Serial lines of MicroPython's unix port: terminal devices."""
 
 import os
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 _F_GETFL = const(3)
 _F_SETFL = const(4)
 _O_NONBLOCK = const(0o4000)
-# A line that was plugged in again is found within this.
+# How often to look for a device that is not plugged in.
 _RETRY_MS = const(5000)
 
 
 class SerialBoard(StreamBoard):
-    """Frames over a terminal device of the machine, for the unix port.
+    """Frames over a terminal device, for the unix port.
 
-    One that is not there is opened when it comes: call `maintain` at least every `wait_ms`.
+    A missing device is opened when it appears: call `maintain` at least every `wait_ms`.
     """
 
     def __init__(self, path: str, frame_size_max: int = FRAME_SIZE_MAX) -> None:
-        """Open `path` raw at 115,200 baud, if it is there and a terminal: see `up`."""
+        """Open `path` raw at 115,200 baud; `up` says whether it is there and a terminal."""
         StreamBoard.__init__(self, None, frame_size_max)
         self._path = path
         self._tried_ms = 0
@@ -34,9 +34,9 @@ class SerialBoard(StreamBoard):
         self.maintain(_RETRY_MS)
 
     def maintain(self, now_ms: int) -> None:
-        """Open a line again that went away."""
+        """Open the device again after it was unplugged."""
         if not self.up:
-            self.close()  # else what waits on it is woken for ever
+            self.close()  # a closed line is always ready, so a wait on it would not sleep
             if not self.wait_ms(now_ms):
                 self._tried_ms = now_ms
                 self._stream = self.poll_object = _open_terminal(self._path)
@@ -44,13 +44,13 @@ class SerialBoard(StreamBoard):
                 self._begun = False
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may wait."""
+        """Return the time until the next call of `maintain`, in ms."""
         waited_ms = elapsed_ms(now_ms, self._tried_ms)
         return WAIT_MS_MAX if self.up else max(0, _RETRY_MS - waited_ms)
 
 
 def _open_terminal(path: str) -> "Stream | None":
-    """The line, raw, and so that it never waits; None when it is not there, or no terminal."""
+    """Open a device raw and non-blocking; None if it is missing or no terminal."""
     import termios
 
     import ffi  # type: ignore[import-not-found]
@@ -64,7 +64,7 @@ def _open_terminal(path: str) -> "Stream | None":
         settings = termios.tcgetattr(descriptor)
         settings[4] = settings[5] = termios.B115200
         termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        # MicroPython has no call for O_NONBLOCK, and a full line must not stop the board.
+        # A full line must not block the board, and MicroPython has no call for O_NONBLOCK.
         fcntl = ffi.open(None).func("i", "fcntl", "iii")
         if fcntl(descriptor, _F_SETFL, fcntl(descriptor, _F_GETFL, 0) | _O_NONBLOCK) < 0:
             raise OSError

@@ -14,28 +14,28 @@ from drupelet_transports.framing import RX_SIZE, StreamTransport
 from drupelet_transports.url import Url, parse_url
 
 BAUD = 115200
-# Who serves a port over TCP is on this network or is not there.
+# A server of a serial port is on the local network, so it answers quickly.
 _CONNECT_S_MAX = 4.0
 
 
 class Port(Protocol):
-    """An open line that never waits."""
+    """An open serial line that never waits."""
 
     def fileno(self) -> int:
-        """For `select`."""
+        """Return the descriptor for `select`."""
 
     def read(self, size: int, /) -> bytes:
-        """What is there, b"" for nothing; raises OSError at the end."""
+        """Return the available bytes, b"" if there are none; raises OSError at the end."""
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int | None:
-        """How many bytes were taken."""
+        """Return how many bytes were taken."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the line."""
 
 
 class TcpPort:
-    """A serial port that somebody serves over TCP."""
+    """A serial port that is served over TCP."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), _CONNECT_S_MAX)
@@ -45,7 +45,7 @@ class TcpPort:
         self.close = self._socket.close
 
     def read(self, size: int) -> bytes:
-        """As of Port."""
+        """See Port."""
         try:
             data = self._socket.recv(size)
         except BlockingIOError:
@@ -55,7 +55,7 @@ class TcpPort:
         return data
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """As of Port."""
+        """See Port."""
         try:
             return self._socket.send(data)
         except BlockingIOError:
@@ -74,26 +74,26 @@ class SerialHost(StreamTransport):
         if self._port is None:
             return E_CLOSED
         try:
-            got = self._port.read(RX_SIZE)
+            data = self._port.read(RX_SIZE)
         except (OSError, serial.SerialException):
             return E_CLOSED
-        self._rx[: len(got)] = got
-        return len(got)
+        self._rx[: len(data)] = data
+        return len(data)
 
     def _write(self, at: int, size: int) -> int:
         if self._port is None:
             return E_CLOSED
         try:
-            # pyserial tries again for ever when a line that never waits is full: ask first.
+            # On a full non-blocking line pyserial would retry for ever, so ask first.
             if not select.select([], [self._port], [], 0)[1]:
                 return 0
-            taken = self._port.write(self._tx[at : at + size])
+            count = self._port.write(self._tx[at : at + size])
         except (OSError, serial.SerialException):
             return E_CLOSED
-        return taken or 0
+        return count or 0
 
     def close(self) -> None:
-        """Close the port; bytes that still wait are lost."""
+        """Close the port; pending bytes are lost."""
         if self._port is not None:
             self._port.close()
             self._port = self.poll_object = None
@@ -101,7 +101,7 @@ class SerialHost(StreamTransport):
 
 
 def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialHost:
-    """Open the line that `url` names; TransportError with one line and the remedy."""
+    """Open the line of a URL; raises TransportError with one line and the remedy."""
     if isinstance(url, str):
         url = parse_url(url)
     if url.host:
@@ -124,9 +124,9 @@ def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialH
 
 
 def remedy(path: str, error: Exception) -> str:
-    """Why a line cannot be opened, and what to do."""
+    """Return why a line cannot be opened, and what to do."""
     number = getattr(error, "errno", None)
-    if isinstance(error, termios.error):  # a device that went while it was opened; no OSError
+    if isinstance(error, termios.error):  # unplugged while it was opened; not an OSError
         number = error.args[0]
     if isinstance(error, ValueError):
         return "the device does not take this speed; try ?baud=115200"

@@ -1,4 +1,4 @@
-"""Bytes to and from a socket that does not block: boards and hosts have other calls for it."""
+"""Non-blocking reads and writes of sockets, for which boards and hosts have different calls."""
 
 import socket
 
@@ -6,7 +6,7 @@ from drupelet.base.compat import ON_BOARD
 
 
 def write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:
-    """Bytes that the socket took, 0 when it would block; OSError when it is broken."""
+    """Write buf[at:at+size]; return the number of bytes taken, 0 if it would block. OSError."""
     if ON_BOARD:
         return sock.write(buf, at, size) or 0  # type: ignore[attr-defined]
     try:
@@ -16,7 +16,9 @@ def write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:
 
 
 def read(sock: socket.socket, buf: bytearray) -> int:
-    """Bytes read to the start of `buf`, 0 for the end of the stream, -1 when none are there."""
+    """Read to the beginning of `buf`; return the number of bytes, 0 at the end of the stream, -1
+    if it would block. OSError.
+    """
     if ON_BOARD:
         count = sock.readinto(buf)  # type: ignore[attr-defined]
         return -1 if count is None else count

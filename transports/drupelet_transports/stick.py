@@ -1,10 +1,10 @@
-"""Stick carrier: bundles of frames as files on whatever medium is carried; boards and hosts.
+"""Stick carrier: bundles of frames as files on a removable medium; boards and hosts.
 
     DRUPELET/<receiver 8 hex>/<sender 8 hex>/<number 8 hex>.DRP
 
 Names are FAT's upper-case 8.3. A bundle is written as .TMP, flushed, renamed and never modified;
-docs/SPEC.md draws its bytes. A stick can vanish at any instant and hold anything: nothing here
-raises for that. Codes are OK, E_CAPACITY (the stick is full) and E_STORAGE (anything else).
+docs/SPEC.md 7.3 has its format. A stick can be pulled at any time and contain anything: nothing
+here raises for that. Codes are OK, E_CAPACITY (the stick is full) and E_STORAGE (any other error).
 """
 
 import binascii
@@ -34,34 +34,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-# Names looked at in one folder: years of bundles, and junk cannot keep a board busy for ever. A
-# host reads 65,536 names in a tenth of a second, one after the other.
+# Names read from one folder: enough for years of bundles, but many other files cannot keep a board
+# busy. A host reads 65,536 names in a tenth of a second.
 NAMES_MAX = 1024 if ON_BOARD else 1 << 16
-# Bundle numbers kept from one look at a folder; a host looks once.
+# Bundle numbers kept from one listing of a folder.
 _BATCH_MAX = 16 if ON_BOARD else 1024
-# Names that one visit removes from a folder.
+# Files that one visit removes from a folder.
 _REMOVED_MAX = const(16)
-# Bundles of one sender that one visit opens: files in which nothing is ours end it, too.
+# Bundles of one sender that one visit opens, including those that are not for us.
 _OPENED_MAX = const(1024)
-# Bundles taken from one sender in one visit; the rest is read at the next.
+# Bundles of one sender that one visit reads; the rest is read at the next visit.
 _FILES_MAX = const(64)
-# Bytes of one bundle, and bundles that one visit writes for one receiver. What is cut short is
-# written again whole, so more go into several; 16 MiB are 100,000 messages of 100 bytes.
+# Longest bundle in bytes, and bundles that one visit writes for one receiver. An interrupted
+# bundle is written again whole, so messages are split into several; 16 MiB are 100,000 messages of
+# 100 bytes.
 BUNDLE_SIZE_MAX = const(1 << 20)
 BUNDLES_MAX = const(16)
-# Room on the stick that a bundle leaves to its end: the frame that is under way, MARK, FINAL.
+# Room reserved for the end of a bundle: the current frame, MARK, FINAL.
 SPARE_SIZE = const(2048)
 # Senders that one visit reports.
 _SENDERS_MAX = const(32)
-# Bundle numbers stay small integers on a 32-bit board; one per visit, so they never run out.
+# Bundle numbers stay small ints on a 32-bit board; there is about one per visit, so they suffice.
 NUMBER_MAX = 0x3FFFFFFF
-# A name so far above our last bundle is not ours (a restore skips 2^16 numbers).
+# A number so far above our last bundle is not ours (a restore skips 2^16 numbers).
 AHEAD_MAX = const(1 << 20)
 
 _HEADER_SIZE = const(20)
 _CRC_SIZE = const(2)
 _CRC_START = const(0xFFFF)
-# Length and checksum around a frame; alone they are FINAL.
+# Length and CRC around a frame; with length 0 and no frame they end the bundle.
 _FRAME_OVERHEAD = const(4)
 _MAGIC = b"DRP1"
 _DIGITS = b"0123456789ABCDEF"
@@ -76,9 +77,10 @@ _README = (
 
 
 def _digits(name: str) -> int:
-    """The number that the first eight characters of a name are, -1 for none; it has as many.
+    """Return the number of the first eight characters of a name, which has as many; -1: none.
 
-    To index a `str` would intern each new character, for good: strange names would fill a heap.
+    The name is converted to bytes, because MicroPython interns each character of a `str` that is
+    indexed: strange names would fill the heap for good.
     """
     raw = bytes(name, "utf-8", "surrogateescape")
     number = 0
@@ -91,7 +93,7 @@ def _digits(name: str) -> int:
 
 
 def _number(name: str) -> int:
-    """The number in `0000002A.DRP`, 0 in `0000002A.TMP`, -1 for any other name."""
+    """Return the number of a name like `0000002A.DRP`, 0 for `0000002A.TMP`, else -1."""
     if len(name) != 12 or name >= "4":  # above NUMBER_MAX
         return -1
     number = _digits(name)
@@ -101,11 +103,11 @@ def _number(name: str) -> int:
 
 
 class Stick:
-    """One stick, mounted at `root`, as the device `own_id` (4 bytes) sees it.
+    """The stick mounted at `root`, as the device `own_id` (4 bytes) sees it.
 
-    Counters: `ignored` names that are not ours (junk, lower case, aliases), `foreign` bundles
-    whose header names somebody else, `damaged` headers and frames, `crowded` folders with more
-    names than are looked at.
+    Counters: `ignored` names that are not ours (other files, lower case, aliases), `foreign`
+    bundles whose header has other devices, `damaged` headers and frames, `crowded` folders with
+    more than NAMES_MAX names.
     """
 
     def __init__(self, root: str, own_id: "bytes | bytearray") -> None:
@@ -113,24 +115,24 @@ class Stick:
         self.own_id = bytes(own_id)
         self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
         self.ignored = self.foreign = self.damaged = self.crowded = 0
-        self.number_max = NUMBER_MAX  # a name above it is not ours
-        self.cluster_size = 0  # what the stick gives to the smallest file, if it says so
-        # The one path, filled in for every file, and the views that are its folders.
+        self.number_max = NUMBER_MAX  # own bundles with a higher number are ignored
+        self.cluster_size = 0  # bytes that the smallest file takes; 0: not known
+        # One path, whose ids and number are filled in for each file, and views of its folders.
         base = root.rstrip("/") + "/DRUPELET"
         self._path = bytearray((base + "/00000000/00000000/00000000.DRP").encode())
         view = memoryview(self._path)
         self._levels = [view[: len(self._path) - cut] for cut in (31, 22, 13)]
-        # What the last look at an own folder found: listing one costs a board 300 B.
+        # The result of the last listing of an own folder, which costs a board 300 bytes of heap.
         self._known_of = bytearray(4)
         self._known = False
         self.known_newest = 0
         self._told = False
-        # Made once: a visit leaves as little garbage as it can.
+        # Created once, so that a visit leaves little garbage.
         self._reader = BundleReader(self)
         self._writer = BundleWriter(self)
 
     def present(self) -> bool:
-        """Whether there is a folder at the root; first in a visit: the last stick is forgotten."""
+        """Whether the root is a folder. Call it first in a visit: it forgets the last stick."""
         self.forget()
         try:
             return os.stat(self._root)[0] & 0xF000 == 0x4000
@@ -138,20 +140,20 @@ class Stick:
             return False
 
     def free(self) -> int:
-        """Bytes that the stick has room for, NUMBER_MAX at most; that many if it does not say."""
+        """Return the free bytes of the stick, at most NUMBER_MAX; that many if it is not known."""
         try:
             fields = os.statvfs(self._root)
-        except (AttributeError, OSError):  # a port without it
+        except (AttributeError, OSError):  # AttributeError: a port without statvfs
             return NUMBER_MAX
         self.cluster_size = fields[1]
         return min(fields[1] * fields[4], NUMBER_MAX)
 
     def forget(self) -> None:
-        """Look again at own folders: something was written, or it may be another stick."""
+        """Forget the last listing: something was written, or it may be another stick."""
         self._known = False
 
     def senders(self) -> "list[bytes]":
-        """Ids of devices with a folder for us; it may be empty. Bounded."""
+        """Return the ids of devices with a folder for us, at most 32; the folder may be empty."""
         ids: list[bytes] = []
         self.aim(self.own_id, self.own_id)
         for name in self._names(1):
@@ -164,22 +166,24 @@ class Stick:
         return ids
 
     def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
-        """The sender's bundles for us with numbers above `after`, ascending; one at a time."""
+        """Return the reader, set to the sender's bundles for us with numbers above `after`."""
         self._reader.begin(sender_id, after)
         return self._reader
 
     def writer(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> "BundleWriter":
-        """A new bundle, one at a time; nothing is touched before the first `write`.
+        """Return the writer, set to a new bundle; it is created by the first `write`.
 
-        `number` must be above `newest_own`: a bundle that is on the stick is never replaced.
+        `number` must be above `newest_own`, because a bundle on the stick is never replaced.
         """
         assert 0 < number <= NUMBER_MAX and 0 <= seen <= NUMBER_MAX
         self._writer.begin(receiver_id, number, seen)
         return self._writer
 
     def newest_own(self, receiver_id: "bytes | bytearray", last: int) -> int:
-        """The highest number of our bundles for that receiver, 0 for none; not below `last` if
-        that is there, among however many names."""
+        """Return the highest number of our bundles for a receiver, 0: none.
+
+        It is not below `last` if that bundle exists, however many names the folder has.
+        """
         if self._told or not self.knows(receiver_id):
             self._look(receiver_id, -1)
         self._told = True
@@ -188,44 +192,45 @@ class Stick:
         return self.known_newest
 
     def knows(self, receiver_id: "bytes | bytearray") -> bool:
-        """Whether `known_newest` is what an own folder held a moment ago."""
+        """Whether `known_newest` is valid for this receiver."""
         return self._known and self._known_of == receiver_id
 
     def clean(self, receiver_id: "bytes | bytearray", through: int) -> int:
-        """Remove own bundles numbered up to `through` and what a pulled stick left half-written.
+        """Remove our bundles up to number `through`, and incomplete ones of a pulled stick.
 
-        At most 16 a call, so that a full folder does not hold up a visit.
+        Removes at most 16 files per call, so that a full folder does not delay a visit. OK or a
+        code.
         """
-        doomed = self._look(receiver_id, through)
+        names = self._look(receiver_id, through)
         code = OK
-        for name in doomed:
+        for name in names:
             code = remove(self.folder(2) + "/" + name) or code
         if code != OK:
             self._known = False
         return code
 
     def _look(self, receiver_id: "bytes | bytearray", through: int) -> "list[str]":
-        """Note our newest bundle above `through`; the names of what is not above it, bounded."""
+        """Note our newest bundle above `through`; return the names of at most 16 older ones."""
         newest = 0
-        old: list[str] = []
+        old_names: list[str] = []
         self.aim(receiver_id, self.own_id)
         for name in self._names(2):
             number = _number(name)
-            if 0 <= number <= through and len(old) < _REMOVED_MAX:
-                old.append(name)
+            if 0 <= number <= through and len(old_names) < _REMOVED_MAX:
+                old_names.append(name)
             elif number <= self.number_max:
                 newest = max(newest, number)
         copy(self._known_of, 0, receiver_id, 0, 4)
         self._known = True
         self.known_newest = newest
         self._told = False
-        return old
+        return old_names
 
     def file(
         self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray", number: int,
         temporary: bool = False,
     ) -> str:  # fmt: skip
-        """The path of a bundle; `folder` then gives the folders above it."""
+        """Return the path of a bundle; `folder` then returns the folders above it."""
         self.aim(receiver_id, sender_id)
         path = self._path
         at = len(path) - 12
@@ -235,11 +240,11 @@ class Stick:
         return path.decode()
 
     def folder(self, depth: int) -> str:
-        """DRUPELET (0), the receiver's folder in it (1) or the sender's in that (2)."""
+        """Return the path of DRUPELET (0), the receiver's folder (1) or the sender's in it (2)."""
         return str(self._levels[depth], "utf-8")
 
     def after(self, sender_id: "bytes | bytearray", number: int) -> "list[int]":
-        """The lowest numbers above `number` of a sender's bundles; ascending, bounded."""
+        """Return the lowest numbers above `number` of a sender's bundles, ascending; a batch."""
         numbers: list[int] = []
         self.aim(self.own_id, sender_id)
         for name in self._names(2):
@@ -257,7 +262,7 @@ class Stick:
         return numbers
 
     def aim(self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray") -> None:
-        """Put two ids into the path."""
+        """Write two ids into the path."""
         path = self._path
         at = len(path) - 30
         for i in range(4):
@@ -267,7 +272,7 @@ class Stick:
             path[at + 10 + 2 * i] = _DIGITS[sender_id[i] & 15]
 
     def _names(self, depth: int) -> "Iterator[str]":
-        """Names in a folder, at most NAMES_MAX, one at a time; none when it cannot be read."""
+        """Yield the names in a folder, at most NAMES_MAX; none if it cannot be read."""
         count = 0
         names = None
         try:
@@ -282,9 +287,9 @@ class Stick:
                         yield entry[0] if ON_BOARD else entry.name  # type: ignore[index]
                     return
                 except UnicodeError:
-                    count += 1  # a damaged entry, which a board cannot even name
+                    count += 1  # a damaged entry, whose name a board cannot decode
         except OSError:
-            return  # there is no such folder yet, or the stick is gone
+            return  # there is no such folder yet, or the stick was pulled
         finally:
             if not ON_BOARD and names is not None:
                 names.close()
@@ -293,8 +298,8 @@ class Stick:
 class BundleWriter:
     """Writes one bundle: `write` each frame, then `finish`, or `abandon`.
 
-    After a negative code the bundle is gone from the stick as far as the stick lets us, and
-    every later call gives the same code.
+    After a negative code the bundle is removed from the stick if possible, and every later call
+    returns the same code.
     """
 
     def __init__(self, stick: Stick) -> None:
@@ -302,15 +307,15 @@ class BundleWriter:
         self._receiver_id: bytes | bytearray = b""
         self._number = self._seen = 0
         self._file: BinaryIO | None = None
-        self._temporary = ""  # its path while it is written
+        self._temporary = ""  # the bundle's path while it is written
         self._code = E_STORAGE
         self.last_wire_size = 0
-        self.size = 0  # written so far
+        self.size = 0  # bytes written so far
         self._free = 0
         self.answer_size = 0
 
     def begin(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> None:
-        """Another bundle; one that was not finished is given up."""
+        """Begin another bundle; abandon one that is not finished."""
         if self._file is not None:
             self.abandon()
         self._receiver_id = receiver_id
@@ -320,26 +325,26 @@ class BundleWriter:
         self.size = 0
         stick = self._stick
         self._free = stick.free()
-        # The receiver needs a file for its answer, and folders the first time: where the last
-        # bytes go to ours, nothing on the stick could ever be acknowledged and removed.
+        # Leave room for the receiver's answer: a file, and folders the first time. Without it,
+        # nothing on a full stick could ever be acknowledged and removed.
         stick.aim(stick.own_id, receiver_id)
         self.answer_size = stick.cluster_size * (1 if exists(stick.folder(2)) else 3)
 
     @property
     def room(self) -> int:
-        """Bytes that frames may still take, 0 for none: the rest is for the bundle's end."""
+        """Bytes that frames may still take; the bundle's end has room beyond that."""
         return max(min(self._free, BUNDLE_SIZE_MAX) - self.size - SPARE_SIZE, 0)
 
     @property
     def message_room(self) -> int:
-        """Bytes of those that messages may take."""
+        """Bytes of `room` that messages may take: without the room for the answer."""
         return max(min(self.room, self._free - self.answer_size - self.size - SPARE_SIZE), 0)
 
     def _path(self, temporary: bool) -> str:
         return self._stick.file(self._receiver_id, self._stick.own_id, self._number, temporary)
 
     def write(self, frame: "bytes | bytearray", size: int) -> int:
-        """Add `frame[:size]`; `last_wire_size` is what it takes on the stick."""
+        """Append frame[:size]; OK or a code. `last_wire_size` is its size on the stick."""
         assert 0 < size <= FRAME_SIZE_MAX
         scratch = self._stick.scratch
         try:
@@ -357,7 +362,7 @@ class BundleWriter:
         return OK
 
     def finish(self) -> int:
-        """Write FINAL, make everything durable and give the bundle its name."""
+        """End the bundle, make it durable and rename it to its final name; OK or a code."""
         scratch = self._stick.scratch
         try:
             file = self._file or self._open()
@@ -375,12 +380,12 @@ class BundleWriter:
         except OSError as error:
             return self._fail(error)
         self._file = None
-        self._code = E_STORAGE  # a finished bundle takes no more
+        self._code = E_STORAGE  # a finished bundle accepts no more frames
         self._stick.forget()
         return OK
 
     def abandon(self) -> None:
-        """Give up; what is left of the bundle on the stick is never read by anybody."""
+        """Remove the unfinished bundle; what remains of it on the stick is never read."""
         if self._file is not None:
             close_file(self._file)
             self._file = None
@@ -409,7 +414,7 @@ class BundleWriter:
         except OSError as error:
             if error.errno == errno.ENOENT:
                 self._make_folders()
-                self._free = self._stick.free()  # they have theirs by now
+                self._free = self._stick.free()  # less the new folders
             elif error.errno != errno.EEXIST or remove(path) != OK:
                 raise
             file = create(path)
@@ -426,7 +431,7 @@ class BundleWriter:
         return file
 
     def _make_folders(self) -> None:
-        """Make the folder of this direction and all above it, and README.TXT with the first."""
+        """Create the folder of this direction and those above it, with README.TXT in DRUPELET."""
         stick = self._stick
         for depth in range(3):
             folder = stick.folder(depth)
@@ -443,12 +448,13 @@ class BundleWriter:
 
 
 class BundleReader:
-    """Reads a sender's bundles: `next` opens one, `read_into` gives its frames.
+    """Reads a sender's bundles: `next` opens one, `read_into` reads its frames.
 
-    `number` and `seen` belong to the open bundle; `complete` says that FINAL was reached.
-    `code` is E_STORAGE once the stick failed to read; a bad sector spoils its own bundle only.
-    Who takes a bundle counts it in `taken`, which ends a visit. Others end none: the next visit
-    begins with them again, and would never come to what lies behind them.
+    `number` and `seen` belong to the open bundle; `complete` says that its end was reached.
+    `code` is E_STORAGE once the stick failed to read; a bad sector damages only its own bundle.
+    The caller counts the bundles that it has read in `taken`, which is bounded per visit. Bundles
+    that it could not read are not counted: the next visit reads them again, and would otherwise
+    never get past them.
     """
 
     def __init__(self, stick: Stick) -> None:
@@ -459,7 +465,7 @@ class BundleReader:
         self.begin(b"", NUMBER_MAX)
 
     def begin(self, sender_id: "bytes | bytearray", after: int) -> None:
-        """Another sender's bundles."""
+        """Begin with the bundles of another sender."""
         self.close()
         self._sender_id = sender_id
         self._after = after
@@ -471,7 +477,7 @@ class BundleReader:
         self.code = OK
 
     def next(self) -> bool:
-        """Open the next bundle whose header is sound; False when there are no more."""
+        """Open the next bundle with a valid header; False if there are no more."""
         self.close()
         while self.taken < _FILES_MAX and self._opened < _OPENED_MAX:
             if not self._queue:
@@ -488,9 +494,9 @@ class BundleReader:
         return False
 
     def read_into(self, frame: bytearray) -> int:
-        """The size of the bundle's next frame, 0 at its end; E_STORAGE when the stick failed.
+        """Read the bundle's next frame; return its size, 0 at the end; E_STORAGE: read error.
 
-        A frame that fails its check ends the bundle: what came before it stands.
+        A damaged frame ends the bundle; the frames before it are valid.
         """
         if self._file is None:
             return 0
@@ -510,13 +516,13 @@ class BundleReader:
         return size
 
     def close(self) -> None:
-        """Let the open bundle go."""
+        """Close the open bundle."""
         if self._file is not None:
             close_file(self._file)
             self._file = None
 
     def _read_frame(self, file: "BinaryIO", frame: bytearray) -> int:
-        """The size of a sound frame, 0 for FINAL, -1 when cut short or damaged."""
+        """Return the size of a valid frame, 0 at the bundle's end, -1: truncated or damaged."""
         scratch = self._stick.scratch
         if get_bytes(file, scratch, 2) != 2:
             return -1
@@ -533,12 +539,12 @@ class BundleReader:
         return size
 
     def _open(self, number: int) -> bool:
-        """Open one bundle and check its header."""
+        """Open one bundle and check its header; False if it cannot be read or is not for us."""
         stick = self._stick
         self.complete = False
         path = stick.file(stick.own_id, self._sender_id, number)
         try:
-            # Only a plain file: a FIFO would block and a link may lead anywhere. FAT has neither.
+            # Open regular files only: a FIFO would block, and a link may lead anywhere.
             if not ON_BOARD and os.lstat(path).st_mode & 0xF000 != 0x8000:
                 stick.ignored += 1
                 return False

@@ -1,4 +1,4 @@
-"""Files on a stick, the same calls on boards and hosts; what they raise is OSError."""
+"""Files on a stick, with the same calls on boards and hosts; they raise OSError."""
 
 import errno
 import os
@@ -10,32 +10,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-# Whether names can be made durable: fsync of folders on a host, `os.sync` on some boards.
+# Whether file names can be made durable: fsync of folders on a host, `os.sync` on some boards.
 SYNC = not ON_BOARD or hasattr(os, "sync")
 _FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT: MicroPython's errno has no names for them
 
 
 def code_of(error: OSError) -> int:
-    """E_CAPACITY for a full stick, E_STORAGE for anything else."""
+    """Return E_CAPACITY for a full stick, E_STORAGE for any other error."""
     return E_CAPACITY if error.errno in _FULL else E_STORAGE
 
 
 def put_bytes(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
-    """Write `buf[:size]` or raise OSError."""
+    """Write buf[:size]; raises OSError if not all of it was written."""
     count = file.write(buf, size) if ON_BOARD else file.write(memoryview(buf)[:size])  # type: ignore[call-overload]
     if count != size:
         raise OSError(_FULL[1])
 
 
 def get_bytes(file: "BinaryIO", buf: bytearray, size: int) -> int:
-    """Read up to `size` bytes to the start of `buf`; the count."""
+    """Read up to `size` bytes to the beginning of `buf`; return the count."""
     if ON_BOARD:
         return file.readinto(buf, size) or 0  # type: ignore[attr-defined]
     return file.readinto(memoryview(buf)[:size]) or 0  # type: ignore[attr-defined]
 
 
 def create(path: str) -> "BinaryIO":
-    """A new file; on a host an existing name, even a link to elsewhere, is never written to."""
+    """Create a file; on a host it fails if the name exists, which may be a link to elsewhere."""
     return open(path, "wb" if ON_BOARD else "xb")
 
 
@@ -47,7 +47,7 @@ def sync_file(file: "BinaryIO") -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Make names in a folder durable: fsync where there is one, else the port's sync."""
+    """Make the names in a folder durable, by fsync on a host, by `os.sync` on a board."""
     if ON_BOARD:
         if SYNC:
             os.sync()
@@ -60,15 +60,15 @@ def sync_folder(path: str) -> None:
 
 
 def close_file(file: "BinaryIO") -> None:
-    """Let a file go, whatever the stick says."""
+    """Close a file, and ignore errors of the stick."""
     try:
         file.close()
     except OSError:
-        return  # what was synced is safe, and nothing else was promised
+        return  # what was flushed is safe, and nothing else was promised
 
 
 def remove(path: str) -> int:
-    """Remove a file, if it is there; OK, or a code."""
+    """Remove a file if it exists; OK or a code."""
     try:
         os.remove(path)
         return OK
@@ -77,7 +77,7 @@ def remove(path: str) -> int:
 
 
 def exists(path: str) -> bool:
-    """Whether there is something of that name."""
+    """Whether a file or folder exists."""
     try:
         os.stat(path)
         return True
@@ -86,7 +86,7 @@ def exists(path: str) -> bool:
 
 
 def make_folder(path: str) -> bool:
-    """Make one folder; False when it is there already."""
+    """Create one folder; False if it exists already."""
     try:
         os.mkdir(path)
         return True

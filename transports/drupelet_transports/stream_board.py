@@ -1,6 +1,6 @@
-"""Frames over a MicroPython stream that never waits: a UART of a chip, its console, a terminal.
+"""Frames over a MicroPython stream that never waits: a chip's UART, its console, a terminal.
 
-Only the constructor allocates: reading goes into one buffer of 64 bytes, writing uses
+Only the constructor allocates: bytes are read into one buffer of 64 bytes and written by
 MicroPython's `write(buf, offset, size)`.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Stream(Protocol):
-        """What both kinds of line offer; `close` or `deinit` besides."""
+        """What both kinds of line have, beside `close` or `deinit`."""
 
         def readinto(self, buf: bytearray) -> int | None: ...
 
@@ -24,7 +24,7 @@ class StreamBoard(StreamTransport):
     """Frames over a MicroPython stream that never waits, such as machine.UART(timeout=0).
 
     The stream has `readinto(buf)` and `write(buf, offset, size)`, which return None when they
-    would wait, and `close` or `deinit`. `watched` is what to wait on where that is another object.
+    would wait, and `close` or `deinit`. `watched` is the object to wait on if it is another one.
     """
 
     def __init__(
@@ -39,34 +39,34 @@ class StreamBoard(StreamTransport):
         if self._stream is None:
             return E_CLOSED
         try:
-            got = self._stream.readinto(self._rx)
+            count = self._stream.readinto(self._rx)
         except OSError:  # EIO: the other end hung up or the adapter was pulled
-            got = 0
-        # No bytes although it would not wait: the end of the stream.
-        self.up = got != 0
-        if got is None:
+            count = 0
+        # 0 bytes (None: it would wait) is the end of the stream.
+        self.up = count != 0
+        if count is None:
             return 0
-        return int(got) if got else E_CLOSED
+        return int(count) if count else E_CLOSED
 
     def _write(self, at: int, size: int) -> int:
         if self._stream is None:
             return E_CLOSED
         try:
-            taken = self._stream.write(self._tx, at, size)
+            count = self._stream.write(self._tx, at, size)
         except OSError:
             self.up = False
             return E_CLOSED
-        return int(taken) if taken else 0
+        return int(count) if count else 0
 
     def maintain(self, _now_ms: int) -> None:
-        """A line of the chip's own is always there."""
+        """Do nothing: a line of the chip is always there."""
 
     def wait_ms(self, _now_ms: int) -> int:
-        """How long `maintain` may wait."""
+        """Return the time until the next call of `maintain`, in ms."""
         return WAIT_MS_MAX
 
     def close(self) -> None:
-        """Let go of the stream; bytes that still wait are lost."""
+        """Close the stream; pending bytes are lost."""
         stream = self._stream
         if stream is not None:
             self._stream = self.poll_object = None

@@ -1,4 +1,4 @@
-"""Wraps a carrier and writes one line per frame, for a person who looks for a fault.
+"""Wraps a carrier and writes one line per frame, for debugging.
 
 > 112 116 03a4f1...      sent: frame size, size on the wire, the first bytes in hexadecimal
 < 38 42 01...            received
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-# Enough to tell frame kind, record type and the head of an id.
+# Bytes shown: enough to see frame kind, record type and the beginning of an id.
 _SHOWN_SIZE = const(16)
 
 
 class TraceTransport(Transport):
-    """The carrier `inner`, with every frame noted on `out` (anything with `write(str)`)."""
+    """The carrier `inner`, whose frames are traced to `out` (anything with `write(str)`)."""
 
     def __init__(self, inner: Transport, out: "TextIO") -> None:
         super().__init__(inner.frame_size_max, inner.duplex)

@@ -1,18 +1,18 @@
-"""Carrier URLs: one string names the carrier, where it is and how it is used.
+"""Carrier URLs: a string that describes a carrier, its address and its options.
 
     serial:///dev/ttyACM0?baud=115200        (&plain=1: no keys, on a cable only)
-                                             (&frame=251: no longer frames, for `micro` boards)
-    uart:1?tx=4&rx=5&baud=115200             (a board's own UART; options as of serial:)
+                                             (&frame=251: longest frame, for `micro` boards)
+    uart:1?tx=4&rx=5&baud=115200             (a board's own UART; options as for serial:)
     console:                                 (a board's own console, such as a Pico's USB)
-    serial://localhost:2217                  (a serial port that somebody serves over TCP)
+    serial://localhost:2217                  (a serial port that is served over TCP)
     mqtt://localhost:1883/prefix
     mqtts://broker.example:8883/prefix       (the same over TLS)
     stick:///media/usb
     udp://239.0.0.1:7447                     (?interface=192.168.1.5: the address to use)
     loop:
 
-Runs on boards and hosts. A wrong URL is the user's mistake: TransportError with one line that
-names the URL and the remedy.
+For boards and hosts. A wrong URL is the user's mistake: it raises TransportError with one line
+that has the URL and the remedy.
 """
 
 from drupelet.base.compat import const
@@ -20,28 +20,28 @@ from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
 from drupelet_transports.base import TransportError
 from drupelet_transports.loopback import is_digits
 
-# The longest URL that is looked at: a path of 200 characters and every option fit.
+# The longest URL that is accepted: a path of 200 characters and all options fit.
 _URL_SIZE_MAX = const(256)
-# IANA's ports of MQTT without TLS and over it.
+# IANA's ports of MQTT without and with TLS.
 _MQTT_PORT = const(1883)
 _MQTTS_PORT = const(8883)
-# A prefix is in front of every topic and so costs its size in every frame.
+# A prefix is in front of every topic, so each frame carries it.
 _PREFIX_SIZE_MAX = const(32)
-# Of DNS: a part of a name between dots.
+# The longest label of a DNS name.
 _LABEL_SIZE_MAX = const(63)
 
 _SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop", "uart", "console")
-# Lines of a microcontroller: what is at the other end has serial:///dev/...
+# Lines of a microcontroller; the host at the other end uses serial:///dev/...
 BOARD_LINES = ("uart", "console")
 _CABLE_OPTIONS = ("baud", "frame", "plain")
-# What a board takes for the number of a UART or a pin.
+# The highest number of a UART or a pin.
 _PIN_MAX = const(127)
 
 
 class Url:
-    """The parts of a carrier URL; `port` is 0 where none was given, `host` and `path` ''.
+    """The parts of a carrier URL; an absent `port` is 0, an absent `host` or `path` is ''.
 
-    `scheme` names the carrier: that of mqtts:// is "mqtt", with `tls` set.
+    `scheme` is the carrier: "mqtt" for mqtts://, too, with `tls` set.
     """
 
     def __init__(self, text: str, scheme: str) -> None:
@@ -55,12 +55,12 @@ class Url:
 
     @property
     def plain(self) -> bool:
-        """True for a cable that its owner wants without keys; no other carrier can be."""
+        """Whether the carrier is to be used without keys; only a cable can be."""
         return "plain" in self.options
 
     @property
     def frame_size_max(self) -> int:
-        """Bytes of the longest frame that may leave here; TransportError."""
+        """The longest frame that may be sent, in bytes; raises TransportError."""
         size = self.option_number("frame", FRAME_SIZE_MAX)
         if not FRAME_SIZE_MIN <= size <= FRAME_SIZE_MAX:
             allowed = str(FRAME_SIZE_MIN) + " to " + str(FRAME_SIZE_MAX)
@@ -68,7 +68,7 @@ class Url:
         return size
 
     def option_number(self, name: str, default: int) -> int:
-        """The option as a number above 0, or `default` where the URL has none; TransportError."""
+        """Return an option as a number above 0, `default` if it is absent; TransportError."""
         text = self.options.get(name)
         if text is None:
             return default
@@ -79,13 +79,13 @@ class Url:
 
 
 def carrier_of(text: str) -> str:
-    """The carrier that a URL names: what is in front of its colon, "mqtt" for mqtts: as well."""
+    """Return the carrier of a URL: its scheme, but "mqtt" for mqtts:, too."""
     scheme = text.split(":")[0]
     return "mqtt" if scheme == "mqtts" else scheme
 
 
 def parse_url(text: str) -> Url:
-    """Take a carrier URL apart and check what can be checked without opening it.
+    """Parse a carrier URL and check what can be checked without opening it.
 
     Raises TransportError with one line for the user.
     """
@@ -121,17 +121,17 @@ def parse_url(text: str) -> Url:
 
 def _wrong(text: str, remedy: str) -> TransportError:
     size = _login_size(text)
-    if size:  # a password has no place in a log
+    if size:  # keep a password out of logs
         start = text.find("://") + 3
         text = text[:start] + "...@" + text[start + size :]
     return TransportError("carrier URL " + text + ": " + remedy)
 
 
 def _login_size(text: str) -> int:
-    """How long user, password and @ in front of a host are; 0 for none.
+    """Return the size of user, password and @ in front of a host; 0: there are none.
 
-    A password may hold any character, so the last @ counts; a path after three slashes may have
-    one of its own.
+    A password may contain any character, so the last @ counts. After three slashes there is only a
+    path, which may contain an @ of its own.
     """
     start = text.find("://")
     if start < 0 or text[start + 3 : start + 4] == "/":
@@ -167,7 +167,7 @@ def _parse_authority(url: Url, text: str) -> None:
 
 
 def _unquote(url: Url, path: str) -> str:
-    """Decode %XX; a path with a space may be written either way."""
+    """Return a path with %XX decoded; characters need not be encoded."""
     pieces = path.split("%")
     if len(pieces) == 1:
         return path
@@ -185,22 +185,22 @@ def _unquote(url: Url, path: str) -> str:
 
 
 def _check(url: Url) -> None:
-    known: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
     if url.scheme == "serial":
-        known = _CABLE_OPTIONS
+        allowed = _CABLE_OPTIONS
     elif url.scheme == "uart":
-        known = ("tx", "rx", "baud", "frame", "plain")
+        allowed = ("tx", "rx", "baud", "frame", "plain")
     elif url.scheme == "console":
-        known = ("frame", "plain")
+        allowed = ("frame", "plain")
     elif url.scheme == "udp":
-        known = ("interface",)
+        allowed = ("interface",)
     for name in url.options:
-        if name not in known:
+        if name not in allowed:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.options.get("plain", "1") != "1":
         raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
     if "frame" in url.options:
-        url.frame_size_max  # noqa: B018 - says what is wrong with it
+        url.frame_size_max  # noqa: B018 - raises TransportError if it is wrong
     if url.scheme == "uart":
         _check_uart(url)
     elif url.scheme == "console":
@@ -230,13 +230,13 @@ def _check_uart(url: Url) -> None:
 
 
 def _check_host(url: Url) -> None:
-    """No name that nobody can look up; what has a colon is an address."""
+    """Check that the host is a valid DNS name or an address; one with a colon is an address."""
     for char in url.host:
         if char <= " " or char == "\x7f":
             raise _wrong(url.text, "the broker's name holds a space or a control character")
     labels = url.host.split(".")
     if len(labels) > 1 and not labels[-1]:
-        labels.pop()  # a dot at the end: from the root
+        labels.pop()  # a dot at the end is the DNS root
     for label in labels:
         if ":" not in url.host and not 0 < len(label) <= _LABEL_SIZE_MAX:
             raise _wrong(url.text, "between its dots the broker's name has 1 to 63 characters")

@@ -1,4 +1,4 @@
-"""ESP32 and its relatives."""
+"""The port of the ESP32 family."""
 
 import esp32
 
@@ -17,23 +17,23 @@ class Port(ChipPort):
     """See `boards.ports.Port`."""
 
     board = _BOARD_ESP32
-    # A write waits until all of it is in the buffer: one frame of the longest size.
+    # A write blocks until all of it is in the buffer, so make room for the longest frame.
     uart_tx_size = 1056
 
     def rtc(self, _settings: dict) -> "Rtc":
-        """The chip's RTC memory."""
+        """Return the chip's RTC memory."""
         from boards.esp32.rtc import Rtc
 
         return Rtc()
 
     def battery(self, setting: dict) -> "Battery":
-        """An ADC, by what the factory measured of it."""
+        """Return a battery measured by an ADC with the factory's calibration."""
         from boards.esp32.volts import Battery
 
         return Battery(setting["pin"], setting.get("times", 1))
 
     def warmth(self) -> float:
-        """Degrees Celsius of the chip; the first ESP32 tells Fahrenheit."""
+        """Return the chip's temperature in degrees Celsius; the first ESP32 gives Fahrenheit."""
         if hasattr(esp32, "mcu_temperature"):
             return esp32.mcu_temperature()
         return (esp32.raw_temperature() - 32) / 1.8

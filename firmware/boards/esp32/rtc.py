@@ -1,8 +1,8 @@
-"""Deep sleep of an ESP32: the snapshot in the memory of its real-time clock.
+"""Deep sleep of an ESP32: the snapshot is in the memory of its real-time clock.
 
-    ms to the next reading u32, ms that it slept u32, the snapshot
+    ms to the next reading u32, ms of sleep u32, the snapshot
 
-That memory outlives resets of any kind: what it holds counts only at the end of a deep sleep.
+That memory survives resets of any kind, so it is valid only at the end of a deep sleep.
 """
 
 import time
@@ -32,17 +32,17 @@ class Rtc:
             if len(kept) >= _HEAD_SIZE:
                 self._kept = kept
                 self.due_ms = get_u32(kept, 0)
-                # Ticks begin with the wake: what the start took until here belongs to the sleep.
+                # Ticks begin at the wake: count the start so far as sleep.
                 self.slept_ms = get_u32(kept, 4) + time.ticks_ms()
 
     def load_into(self, buf: bytearray) -> int:
-        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        """Copy the snapshot of the last sleep to `buf`; its size, 0: none, or power was lost."""
         size = max(len(self._kept) - _HEAD_SIZE, 0)
         buf[:size] = self._kept[_HEAD_SIZE:]
         return size
 
     def forget(self) -> None:
-        """What it left is used: a second boot must not find it."""
+        """Erase the snapshot, so that a second boot does not use it again."""
         self._kept = b""
         machine.RTC().memory(b"")
 

@@ -1,8 +1,8 @@
-"""A micro board: one group, readings by the epoch, its lines; messages in RAM, ids on flash.
+"""A micro board: one group, a reading per epoch, serial lines; messages in RAM, ids on flash.
 
-On flash are the first bytes of each id that it is done with. Without them a message that comes
-after a reboot, or long after its parent, would bring the whole history with it. Two files of
-prefixes, the older one is removed when the newer is full.
+Flash holds the first bytes of each id that is done with. Without them, a message that is received
+after a reboot, or long after its parent, would make the board request the whole history again.
+There are two files of prefixes; the older one is removed when the newer one is full.
 """
 
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Config(Protocol):
-        """The owner's module micro_config.py, see `boards.micro.main`."""
+        """The owner's module micro_config.py; see `boards.micro.main`."""
 
         GROUP: bytes
         EPOCH_MS: int
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
         taken: Callable[[Micro, int], None]
 
 
-# As in drupelet.clients.default, which is heap for what is not used here.
+# READINGS_CLIENT_ID of drupelet.clients.default, which would take heap for unused code.
 CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
 _PREFIX_SIZE = const(5)
 _CHUNK_SIZE = const(100)
 _FILE_SIZE_MAX = const(20000)  # 4,000 messages
-# Seconds from 1970, where timestamps begin, to where this port's clock does.
+# Seconds from 1970, the origin of timestamps, to the origin of this port's clock.
 _ORIGIN_S = 946684800 if time.gmtime(0)[0] == 2000 else 0
 _BACK_MS = const(1 << 29)
 
 
 class FlashMicro(Micro):
-    """A micro member that knows after a reboot what it was done with."""
+    """A micro member that remembers over reboots which messages it is done with."""
 
     def __init__(self, config: "Config", now_ms: int) -> None:
         Micro.__init__(self, CLIENT_ID, config.GROUP, epoch_ms=config.EPOCH_MS, now_ms=now_ms)
@@ -49,7 +49,7 @@ class FlashMicro(Micro):
         self._prefix = bytearray(_PREFIX_SIZE)
         self._chunk = bytearray(_CHUNK_SIZE)
         self._open()
-        # An append that a power cut tore: fill it up, so that the next one begins at its place.
+        # Fill up a prefix that a power cut truncated, so that the next one is aligned.
         self._file.write(bytes(-self._file.seek(0, 2) % _PREFIX_SIZE))
 
     def _open(self) -> None:
@@ -57,7 +57,7 @@ class FlashMicro(Micro):
         self._files = [self._file, open(self._path + ".old", "a+b")]  # noqa: SIM115
 
     def gone(self, id: bytearray, at: int) -> bool:
-        """True for a message that was here; the files are read only for what RAM has not got."""
+        """True if the message was here before; reads the files only if RAM does not know it."""
         if Micro.gone(self, id, at):
             return True
         chunk = self._chunk
@@ -69,7 +69,7 @@ class FlashMicro(Micro):
         return False
 
     def note(self, id: bytearray, at: int) -> None:
-        """Append its prefix; durable before the acknowledgement leaves."""
+        """Append the id's prefix durably, before its acknowledgement is sent."""
         if self._file.seek(0, 2) >= _FILE_SIZE_MAX:
             for file in self._files:
                 file.close()
@@ -80,11 +80,11 @@ class FlashMicro(Micro):
             self._file.write(self._prefix)
             self._file.flush()
         except OSError:
-            self.refused += 1  # a full flash may cost a copy after a reboot, not the board
+            self.refused += 1  # if flash is full, a duplicate may be accepted after a reboot
 
 
 class Board:
-    """Call `step` for ever; `config` is what `boards.micro.main` describes."""
+    """A running micro board: call `step` for ever; `boards.micro.main` describes `config`."""
 
     def __init__(self, config: "Config") -> None:
         self._due_ms = time.ticks_ms() & 0x3FFFFFFF
@@ -98,14 +98,14 @@ class Board:
         self.lines.append(MicroSerial(MicroLink(self.node, interactive), stream))
 
     def step(self) -> int:
-        """Everything that is due now; then how long to sleep at most, in ms."""
+        """Do everything that is due now; return how long to sleep at most, in ms."""
         now_ms = time.ticks_ms() & 0x3FFFFFFF
         if elapsed_ms(now_ms, self._due_ms) < _BACK_MS:
             self._due_ms = later_ms(now_ms, self._config.EPOCH_MS)
             try:
                 payload = self._config.reading(self.readings)
             except (OSError, ValueError):
-                payload = b""  # a sensor that does not answer may do so in the next epoch
+                payload = b""  # the sensor may answer again in the next epoch
             stamp = ((int(time.time()) + _ORIGIN_S) * 1000).to_bytes(8, "big")
             if payload and self.node.publish(payload, len(payload), stamp) >= 0:
                 self.readings += 1
@@ -115,5 +115,5 @@ class Board:
             while (row := self.node.next_event()) >= 0:
                 self._config.taken(self.node, row)
                 self.node.done(row)
-                wait_ms = 0  # it is to be acknowledged
+                wait_ms = 0  # send its acknowledgement
         return wait_ms

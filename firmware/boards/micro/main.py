@@ -1,30 +1,30 @@
-"""Started on a board by `import boards.micro.main`; its owner writes `micro_config.py` beside it.
+"""Starts a micro board: `import boards.micro.main`. Its owner writes `micro_config.py`:
 
     GROUP = b"orchard"             the same at every member
     EPOCH_MS = 60000
     LINES = ((0, 115200, 0),)      UART number, baud, 0 batch or 1 interactive
-    IDS = "ids"                    file on flash: what was here (board.py)
-    def reading(number): ...       bytes of the next reading since boot, b"" for none
+    IDS = "ids"                    file on flash for the prefixes of ids (board.py)
+    def reading(number): ...       bytes of reading `number` since boot, b"" for none
     def taken(node, row): ...      a message of another member; its body: node.body_at(row), ...
 
-Without a clock of its own a board puts into its readings what differs from boot to boot: two equal
-messages of one moment are one message.
+A board without a clock must make its readings differ from boot to boot: two messages with equal
+body and timestamp are the same message.
 """
 
 import gc
 import time
 
-# What an import leaves behind is collected at once, so that the tables find room in one piece.
+# Collect the garbage of imports soon, so that there is contiguous room for the tables.
 gc.threshold(1024)
 
 import machine
 
 from boards.micro.board import Board
 
-# A UART keeps 256 bytes for us: 22 ms at 115,200 baud.
+# A UART buffers 256 bytes: 22 ms at 115,200 baud.
 _SLEEP_MS_MAX = 10
 
-# It runs until the power goes.
+# Run until the power is cut.
 config = __import__("micro_config")
 board = Board(config)
 for number, baud, interactive in config.LINES:

@@ -1,6 +1,6 @@
-"""nRF52: one UART on fixed pins, no watchdog, no deep sleep that ends by itself.
+"""The port of the nRF52: one UART on fixed pins, no watchdog, no deep sleep with a timer.
 
-Its UART keeps 64 bytes, 5 ms at 115,200 baud: slower lines are safer.
+Its UART buffers 64 bytes, 5 ms at 115,200 baud: slower lines are safer.
 """
 
 import machine
@@ -22,17 +22,17 @@ class Port(ChipPort):
     uart_buffers = False
 
     def _open_uart(self, number: int, options: "dict[str, str]") -> "machine.UART":
-        """As of a chip. This port takes Ctrl-C from any UART: in a frame it is a byte.
+        """Open a UART, and turn the interrupt by Ctrl-C off, which this port accepts on any UART.
 
-        On the console it then is a byte as well, which stops the board (boards/base.py).
+        On the console Ctrl-C is then a byte that stops the board (boards/base.py).
         """
         micropython.kbd_intr(_NO_BYTE)
         return ChipPort._open_uart(self, number, options)
 
     def guard(self, _wait_ms: int) -> None:
-        """MicroPython has no class for its watchdog."""
+        """Raise DrupeletError: MicroPython has no class for this chip's watchdog."""
         raise DrupeletError("watchdog_ms: this port has no watchdog: leave it out")
 
     def warmth(self) -> "float | None":
-        """Degrees Celsius of the chip, whole ones."""
+        """Return the chip's temperature in whole degrees Celsius."""
         return machine.Temp().read() if hasattr(machine, "Temp") else None

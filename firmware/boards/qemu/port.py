@@ -1,7 +1,7 @@
-"""A Cortex-M3 in QEMU (mps2-an385): a board that tests can start and measure.
+"""The port of a Cortex-M3 in QEMU (mps2-an385): a board that tests can start and measure.
 
-Its MicroPython is a port of our own (tools/drupelet_tools/m3), which has what small ones have:
-`machine.UART` 1 and 2, a flash with LittleFS. It has no source of chance: `os.urandom` draws from
+Its MicroPython is a port of our own (tools/drupelet_tools/m3) with the features of small ones:
+`machine.UART` 1 and 2, a flash with LittleFS. It has no hardware random source: `os.urandom` uses
 the seed that QEMU was started with, so its keys are for tests only.
 """
 

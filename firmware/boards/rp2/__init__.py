@@ -1,5 +1,5 @@
-"""The port of RP2040 and RP2350. Here is what all its modules know of the chip's watchdog: what a
-reset leaves in it, and how to end it, which MicroPython cannot.
+"""The port of RP2040 and RP2350. This module accesses the chip's watchdog: the scratch register
+that survives a reset, and stopping it, for which MicroPython has no call.
 """
 
 import sys
@@ -8,17 +8,17 @@ import machine
 
 from drupelet.base.compat import const
 
-# Its first scratch register, which no reset but that of power changes: see boards/rp2/rtc.py.
+# The watchdog's first scratch register, which only a power-on reset clears: boards/rp2/rtc.py.
 SCRATCH = const(0x4005800C)
 MAGIC = const(0x4452)
-_CTRL_CLEAR = const(0x4005B000)  # what is written here is cleared in the watchdog's control
+_CTRL_CLEAR = const(0x4005B000)  # alias: bits written here are cleared in the control register
 _ENABLE = const(1 << 30)
-# In a string, because firmware sets give private names shorter ones.
+# The name is in a string because builds of firmware sets shorten private names.
 CHIP = getattr(sys.implementation, "_machine")  # noqa: B009
 
 
 def is_known() -> bool:
-    """Whether this chip's registers are as written here."""
+    """Whether this chip has the registers above: RP2040 data sheet, 4.7."""
     return "RP2040" in CHIP
 
 
@@ -28,6 +28,6 @@ def has_woken() -> bool:
 
 
 def stop_watchdog() -> None:
-    """End the watchdog."""
+    """Stop the watchdog."""
     if is_known():
         machine.mem32[_CTRL_CLEAR] = _ENABLE

@@ -1,4 +1,4 @@
-"""RP2040 and RP2350: a Raspberry Pi Pico and its like; deep sleep on the RP2040 only."""
+"""The port of RP2040 and RP2350, such as a Raspberry Pi Pico; deep sleep on the RP2040 only."""
 
 import machine
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from boards.rp2.rtc import Rtc
 
 _BOARD_PICO = const(4)  # docs/SPEC.md 6.1
-_CORE_TEMP = const(4)  # the ADC's input inside the chip
+_CORE_TEMP = const(4)  # the ADC's channel of the chip's temperature sensor
 _FULL = const(65535)
 
 
@@ -23,15 +23,15 @@ class Port(ChipPort):
 
     def __init__(self, config: dict) -> None:
         ChipPort.__init__(self, config)
-        self._woke = has_woken()  # before the snapshot is used, which makes it void
+        self._woke = has_woken()  # read it before `Rtc.forget` clears the register
 
     def release(self) -> None:
-        """As of a port; whoever is at the prompt then does not feed a watchdog."""
+        """Give the console back and stop the watchdog, which nobody feeds at the prompt."""
         ChipPort.release(self)
         stop_watchdog()
 
     def reset_cause(self) -> int:
-        """The chip calls all resets of its own a watchdog's: deep sleep ends with one, too."""
+        """Return RESET_*; the chip reports software resets, as after deep sleep, as watchdog's."""
         if self._woke:
             return RESET_DEEP_SLEEP
         cause = ChipPort.reset_cause(self)
@@ -40,12 +40,12 @@ class Port(ChipPort):
         return cause
 
     def rtc(self, _settings: dict) -> "Rtc":
-        """Watchdog scratch registers and two blocks of flash."""
+        """Return the snapshot's memory: watchdog scratch registers and two blocks of flash."""
         from boards.rp2.rtc import Rtc
 
         return Rtc(self._config["flash"])
 
     def warmth(self) -> float:
-        """Degrees Celsius of the chip, by the formula of its data sheet (4.9.5)."""
+        """Return the chip's temperature in degrees Celsius (RP2040 data sheet, 4.9.5)."""
         volts = machine.ADC(_CORE_TEMP).read_u16() * 3.3 / _FULL
         return 27 - (volts - 0.706) / 0.001721

@@ -1,17 +1,17 @@
-"""Deep sleep of an RP2040: the snapshot in flash, and whether it counts in the watchdog's scratch.
+"""Deep sleep of an RP2040: the snapshot is in flash, its address in the watchdog's scratch.
 
-Nothing but eight registers outlives the reset that ends its deep sleep. So the snapshot has the
-two blocks behind the file system (boards/ports.py), where one follows the other: a wake costs one
-program, and an erase whenever a block is full. The registers say which one counts, so using it up
-costs none; they are zero after a power cut, and a snapshot then is none.
+Only the eight scratch registers survive the reset that ends deep sleep. So snapshots are written
+one after the other to the two blocks after the file system (boards/ports.py): each sleep costs one
+flash program, and an erase when a block is full. The registers say which snapshot is valid, so
+marking it as used writes no flash. They are zero after a power cut: then there is no snapshot.
 
-    scratch 0   u16 magic, u16 its first page
-    scratch 1   its size in bytes, 0 for a sleep without one
-    scratch 2   ms that the board slept
+    scratch 0   u16 magic, u16 first page of the snapshot
+    scratch 1   its size in bytes, 0 for a sleep without a snapshot
+    scratch 2   ms of sleep
     scratch 3   ms from falling asleep to the next reading
 
-Scratch 4 to 6 are the boot ROM's; 7 counts failed starts (boards/rp2/image/main.py), and a sleep
-clears it.
+Scratch 4 to 6 belong to the boot ROM; 7 counts failed starts (boards/rp2/image/main.py), and deep
+sleep clears it.
 """
 
 import os
@@ -34,19 +34,19 @@ _BLOCKS = const(2)
 _PAGE_SIZE = const(256)
 _PAGES = const(32)  # of both blocks
 _BLOCK_PAGES = const(16)
-# Five pages: the longest snapshot has 492 bytes, and a black box's block with its counters 700.
+# Five pages: the longest snapshot has 492 bytes, the state of a black box 700.
 _SIZE = const(1280)
 _COUNT = const(4)  # ioctl: number of blocks
 _ERASE = const(6)  # ioctl: erase one block
-# The timer that ends light sleep counts microseconds in 32 bits: 71 minutes at most.
+# The timer of light sleep counts microseconds in 32 bits: 71 minutes at most.
 _PIECE_MS_MAX = const(4000000)
 
 
 class Rtc:
-    """See `boards.ports.RtcPort`. Only a sleeping board has one; flash is written by no other."""
+    """See `boards.ports.RtcPort`. Only boards that sleep deeply use it and write these blocks."""
 
     def __init__(self, folder: str) -> None:
-        """folder: any one on the file system that ends before the snapshot's blocks."""
+        """folder: any folder of the file system, to check that it leaves the blocks free."""
         if not is_known():
             raise DrupeletError("sleep: only an RP2040's registers are known: leave it out")
         blocks = rp2.Flash().ioctl(_COUNT, 0)
@@ -58,17 +58,17 @@ class Rtc:
         self.size = _SIZE
         self.slept_ms = self.due_ms = 0
         self._kept = 0
-        self._page = _PAGES  # where the next one begins: nowhere, so in an erased block
+        self._page = _PAGES  # first page of the next snapshot; _PAGES: erase a block first
         if has_woken():
             self._first = machine.mem32[SCRATCH] & 0xFFFF
             self._kept = machine.mem32[SCRATCH + 4]
-            # Ticks begin with the reset: what the start took until here belongs to the sleep.
+            # Ticks begin at the reset: count the start so far as sleep.
             self.slept_ms = machine.mem32[SCRATCH + 8] + time.ticks_ms()
             self.due_ms = machine.mem32[SCRATCH + 12]
             self._page = self._first + _pages(self._kept)
 
     def load_into(self, buf: bytearray) -> int:
-        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        """Copy the snapshot of the last sleep to `buf`; its size, 0: none, or power was lost."""
         size = self._kept
         if size:
             view = memoryview(buf)[:size]
@@ -78,28 +78,28 @@ class Rtc:
         return size
 
     def forget(self) -> None:
-        """What it left is used: a second boot must not find it."""
+        """Mark the snapshot as used, so that a second boot does not use it again."""
         self._kept = 0
         machine.mem32[SCRATCH] = 0
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
         """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
         first = self._page
-        count = _pages(size)
-        if first >= _PAGES or first % _BLOCK_PAGES + count > _BLOCK_PAGES:
+        page_count = _pages(size)
+        if first >= _PAGES or first % _BLOCK_PAGES + page_count > _BLOCK_PAGES:
             first = (first // _BLOCK_PAGES + 1) % _BLOCKS * _BLOCK_PAGES
         if size:
             if first % _BLOCK_PAGES == 0:
                 self._flash.ioctl(_ERASE, first // _BLOCK_PAGES)
-            view = memoryview(buf)[: count * _PAGE_SIZE]
+            view = memoryview(buf)[: page_count * _PAGE_SIZE]
             self._flash.writeblocks(first // _BLOCK_PAGES, view, first % _BLOCK_PAGES * _PAGE_SIZE)
-        stop_watchdog()  # else it would end the sleep
+        stop_watchdog()  # it would end the sleep
         machine.mem32[_FAILED_STARTS] = 0
         machine.mem32[SCRATCH + 4] = size
         machine.mem32[SCRATCH + 8] = wait_ms
         machine.mem32[SCRATCH + 12] = due_ms
         machine.mem32[SCRATCH] = MAGIC << 16 | first
-        # Any interrupt ends light sleep, a USB host's as well: until the time is over.
+        # Any interrupt, such as USB, ends light sleep: repeat it until the time is over.
         began_ms = time.ticks_ms()
         while wait_ms > 0:
             machine.lightsleep(min(wait_ms, _PIECE_MS_MAX))

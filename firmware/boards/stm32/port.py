@@ -1,4 +1,4 @@
-"""STM32: a Pyboard and its like; deep sleep on the F4 only."""
+"""The port of STM32 boards such as the Pyboard; deep sleep on the F4 only."""
 
 from boards.chip import ChipPort
 from drupelet.base.compat import const
@@ -20,19 +20,19 @@ class Port(ChipPort):
     uart_tx_size = 0
 
     def guard(self, wait_ms: int) -> None:
-        """The chip's watchdog; it would run on in deep sleep and end it."""
+        """Start the watchdog; DrupeletError with deep sleep, which the watchdog would end."""
         if self._config.get("sleep"):
             raise DrupeletError("watchdog_ms: this chip's runs on in deep sleep: leave one out")
         ChipPort.guard(self, wait_ms)
 
     def rtc(self, _settings: dict) -> "Rtc":
-        """The chip's backup RAM."""
+        """Return the chip's backup RAM."""
         from boards.stm32.rtc import Rtc
 
         return Rtc()
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "Slot":
-        """The card in the board's own slot."""
+        """Return the card in the board's own slot."""
         from boards.stm32.slot import Slot
 
         return Slot(path, own_id)

@@ -1,9 +1,9 @@
-"""Deep sleep of an STM32F4: the snapshot in its 4 KB of backup RAM.
+"""Deep sleep of an STM32F4: the snapshot is in its 4 KB of backup RAM.
 
-    magic u32, size u32, ms to the next reading u32, ms that it slept u32, the snapshot
+    magic u32, size u32, ms to the next reading u32, ms of sleep u32, the snapshot
 
-Backup RAM outlives standby and, on a battery of its own, power cuts: what it holds counts only at
-the end of a deep sleep.
+Backup RAM survives standby and, with a battery of its own, power cuts, so it is valid only at the
+end of a deep sleep.
 """
 
 import time
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RAM = const(0x40024000)
 _MAGIC = const(0x44525542)
 _HEAD_SIZE = const(16)
-# Of the power controller (RM0090, 5.4): write access to the backup domain, its regulator.
+# Bits of clock and power control (RM0090, 5.4): write access to the backup domain, its regulator.
 _APB1_POWER = const(1 << 28)
 _AHB1_RAM = const(1 << 18)
 _ACCESS = const(1 << 8)
@@ -32,7 +32,7 @@ _REGULATOR = const(1 << 9)
 
 
 def _open_ram() -> bytearray:
-    """The backup RAM, as bytes; DrupeletError where this chip has another one, or none."""
+    """Return the backup RAM as bytes; DrupeletError if this chip has another one, or none."""
     try:
         clocks, power = stm.RCC, stm.PWR
         access, regulator = power + stm.PWR_CR, power + stm.PWR_CSR
@@ -42,7 +42,7 @@ def _open_ram() -> bytearray:
     stm.mem32[buses[1]] |= _APB1_POWER
     stm.mem32[access] |= _ACCESS
     stm.mem32[buses[0]] |= _AHB1_RAM
-    stm.mem32[regulator] |= _REGULATOR  # keeps it in standby
+    stm.mem32[regulator] |= _REGULATOR  # supplies the RAM in standby
     return uctypes.bytearray_at(_RAM, _HEAD_SIZE + RTC_SIZE_MAX)
 
 
@@ -55,20 +55,20 @@ class Rtc:
         self.slept_ms = self.due_ms = 0
         self._kept = 0
         ram = self._ram
-        woke = machine.reset_cause() == machine.DEEPSLEEP_RESET
-        if woke and get_u32(ram, 0) == _MAGIC and get_u32(ram, 4) <= RTC_SIZE_MAX:
+        has_woken = machine.reset_cause() == machine.DEEPSLEEP_RESET
+        if has_woken and get_u32(ram, 0) == _MAGIC and get_u32(ram, 4) <= RTC_SIZE_MAX:
             self._kept = get_u32(ram, 4)
             self.due_ms = get_u32(ram, 8)
-            # Ticks begin with the wake: what the start took until here belongs to the sleep.
+            # Ticks begin at the wake: count the start so far as sleep.
             self.slept_ms = get_u32(ram, 12) + time.ticks_ms()
 
     def load_into(self, buf: bytearray) -> int:
-        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        """Copy the snapshot of the last sleep to `buf`; its size, 0: none, or power was lost."""
         copy(buf, 0, self._ram, _HEAD_SIZE, self._kept)
         return self._kept
 
     def forget(self) -> None:
-        """What it left is used: a second boot must not find it."""
+        """Erase the snapshot, so that a second boot does not use it again."""
         self._kept = 0
         put_u32(self._ram, 0, 0)
 

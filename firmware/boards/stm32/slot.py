@@ -8,7 +8,7 @@ from drupelet_transports.stick import Stick
 
 
 class Slot(Stick):
-    """The stick below `path`, which is where the card is mounted; the slot has a switch."""
+    """The stick on the card that is mounted at `path`; the slot has a switch."""
 
     def __init__(self, path: str, own_id: "bytes | bytearray") -> None:
         Stick.__init__(self, path, own_id)
@@ -28,13 +28,13 @@ class Slot(Stick):
             return False
         if not self._mounted:
             try:
-                # The boot mounts a card that it finds, and may have done so with another one.
+                # The boot may have mounted a card, perhaps another one.
                 os.umount(self._mount)
             except OSError:
-                pass  # it did not
+                pass  # nothing was mounted
             try:
                 os.mount(self._card, self._mount)
-            except OSError:  # not FAT, or not all the way in
+            except OSError:  # not FAT, or the card is not fully inserted
                 return False
             self._mounted = True
         return Stick.present(self)

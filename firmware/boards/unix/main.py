@@ -1,14 +1,14 @@
-"""A board as a process: `micropython -X heapsize=128K -m boards.unix.main config.json`.
+"""Runs a board as a process: `micropython -X heapsize=128K -m boards.unix.main config.json`.
 
-The configuration is described in docs/boards.md. Commands come on stdin, a line each: `flush`
-(close the black box's segment), `stop`. End of input is `stop` too, so a board never outlives
-whoever started it. Lines of JSON go to stdout.
+The configuration is described in docs/boards.md. Commands are read from stdin, one per line:
+`flush` (publish the black box so far) and `stop`. End of input means `stop`, too, so a board does
+not outlive the program that started it. Events are printed to stdout as lines of JSON.
 """
 
 import gc
 import sys
 
-# What an import leaves behind is collected at once, so that the slabs find room in one piece.
+# Collect the garbage of imports soon, so that there is contiguous room for the slabs.
 gc.threshold(2048)
 
 from boards.start import start
@@ -16,7 +16,7 @@ from boards.unix.port import Port
 
 
 def main(path: str) -> int:
-    """Run the board that a configuration file describes; the process's exit code."""
+    """Run the board that a configuration file describes; return the process's exit code."""
     return start(path, Port)
 
 

@@ -18,7 +18,7 @@ _BOARD_UNIX = 3  # docs/SPEC.md 6.1
 
 
 class Port(BasePort):
-    """This machine; see `boards.ports.Port`."""
+    """The port of a Linux machine; see `boards.ports.Port`."""
 
     board = _BOARD_UNIX
 
@@ -27,22 +27,22 @@ class Port(BasePort):
         self._config = config
 
     def reset_cause(self) -> int:
-        """A process that woke is told so in its last argument; else the configuration says it."""
+        """Return RESET_*: deep sleep if the last argument says so, else from the configuration."""
         if sys.argv[-1].startswith("woke="):
             return RESET_DEEP_SLEEP
         return self._config.get("reset_cause", RESET_POWER_ON)
 
     def rtc(self, settings: dict) -> "Rtc":
-        """A file for RTC memory."""
+        """Return a file that replaces RTC memory."""
         from boards.unix.rtc import Rtc
 
         return Rtc(settings["rtc"], settings["rtc_size"])
 
     def open_line(self, url: str) -> "SerialBoard":
-        """A terminal device; its console goes where it is this line.
+        """Open a terminal device; if stdin is the same device, turn the console off.
 
-        Frames are no commands, nor are news frames. A line may be plugged in later; what is there
-        and none is a mistake.
+        Frames would be read as commands, and events sent as frames. A device may be plugged in
+        later; a path that is no serial device raises DrupeletError.
         """
         if not url.startswith("serial://"):
             raise DrupeletError(url + ": is for microcontrollers: use serial:///dev/...")
@@ -64,14 +64,14 @@ class Port(BasePort):
         return line
 
     def attach(self, board: "DevicePort") -> None:
-        """Its battery, a file with microvolts; network and watchdog are the system's."""
+        """Add the battery, a file with microvolts; network and watchdog belong to the system."""
         if self._config.get("battery"):
             from boards.unix.sensors import Battery
 
             board.battery = Battery(self._config["battery"])
 
     def source(self, config: dict) -> "Take":
-        """This machine's own sensors."""
+        """Return this machine's own sensors."""
         from boards.unix.sensors import Sensors
 
         return Sensors(config["name"], config["readings_max"]).take

@@ -1,8 +1,7 @@
 """Runs the unix board from a ROMFS image: `micropython rom.py firmware.romfs config.json`.
 
-The image is mapped into memory as a microcontroller maps its flash, outside of the heap: bytecode
-and constants are used in place (docs/DESIGN.md 16). The first thing a process runs, so its own
-code is all that is compiled on the board.
+The image is mapped into memory outside the heap, as a microcontroller maps its flash: bytecode and
+constants are used in place (docs/DESIGN.md 16). Only this file is compiled at run time.
 """
 
 import os
@@ -18,7 +17,7 @@ _FAILED = -1
 
 
 def _map(path: str) -> bytearray:
-    """The file's bytes, mapped; raises OSError."""
+    """Return the file's bytes, mapped into memory; raises OSError."""
     size = os.stat(path)[6]
     libc = ffi.open("libc.so.6")
     file = libc.func("i", "open", "si")(path, 0)
@@ -31,7 +30,7 @@ def _map(path: str) -> bytearray:
 
 
 def start(image: str) -> None:
-    """Make the image the only place that modules come from; exits with a line if it cannot."""
+    """Make the image the only source of modules; if it cannot, print why and exit."""
     try:
         vfs.mount(vfs.VfsRom(_map(image)), "/rom")
     except (OSError, ValueError) as error:

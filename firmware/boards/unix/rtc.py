@@ -1,7 +1,7 @@
-"""Deep sleep on this machine: the process replaces itself, so RAM is lost; RTC memory is a file.
+"""Deep sleep on Linux: the process replaces itself, so RAM is lost; RTC memory is a file.
 
-The file counts only for a process that was told that it woke: one that was killed and started
-again finds its RTC memory empty, as after a power cut.
+The file is valid only for a process whose last argument says that it woke: a process that was
+killed and started again finds its RTC memory empty, as after a power cut.
 """
 
 import os
@@ -16,7 +16,7 @@ _HEAD_SIZE = 4  # ms until the next reading, then the snapshot
 
 
 class Rtc:
-    """RTC memory of `size` bytes in a file."""
+    """RTC memory of `size` bytes in a file; see `boards.ports.RtcPort`."""
 
     def __init__(self, path: str, size: int) -> None:
         self.size = size
@@ -29,7 +29,7 @@ class Rtc:
             self.slept_ms = time.ticks_diff(time.ticks_ms(), began_ms)
 
     def load_into(self, buf: bytearray) -> int:
-        """Copy what the last sleep left to `buf`; its size."""
+        """Copy the snapshot of the last sleep to `buf`; its size, 0: none."""
         if not self._woke:
             return 0
         try:
@@ -44,7 +44,7 @@ class Rtc:
         return len(content) - _HEAD_SIZE
 
     def forget(self) -> None:
-        """Empty it."""
+        """Remove the file, so that a second boot does not use it again."""
         self._woke = False
         try:
             os.remove(self._path)
@@ -52,7 +52,7 @@ class Rtc:
             pass
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
-        """Keep `buf[:size]`, sleep, and start this process anew with nothing else."""
+        """Keep `buf[:size]` and `due_ms`, sleep, and replace this process."""
         head = bytearray(_HEAD_SIZE)
         put_u32(head, 0, due_ms)
         with open(self._path, "wb") as file:
@@ -64,9 +64,9 @@ class Rtc:
 
 
 def _replace(began_ms: int) -> None:
-    """Run the same command again in this process, with when it fell asleep as its last argument.
+    """Run the same command again in this process; its last argument says when it fell asleep.
 
-    Its clock goes on meanwhile, so that the sleep has its true length, the start included.
+    The clock is the machine's, so the length of the sleep includes the start.
     """
     import ffi
     import uctypes
@@ -77,7 +77,7 @@ def _replace(began_ms: int) -> None:
         arguments.pop()
     arguments.append(_WOKE.encode() + str(began_ms).encode())
     texts = [word + b"\0" for word in arguments]
-    # The array of pointers that execv wants, NULL last.
+    # execv takes an array of pointers that ends with NULL.
     pointers = struct.pack("%dP" % (len(texts) + 1), *[uctypes.addressof(t) for t in texts], 0)
     execv = ffi.open("libc.so.6").func("i", "execv", "pp")
     execv(texts[0], pointers)

@@ -1,4 +1,4 @@
-"""This machine's own sensors as readings: load, memory, disk, temperature where there is one."""
+"""Readings of this machine: load, free memory, free disk space, temperature if available."""
 
 import os
 
@@ -8,7 +8,7 @@ _THERMAL = "/sys/class/thermal/thermal_zone0/temp"
 
 
 def _line(path: str, start: str = "") -> str:
-    """The first line of a file that begins so; "" where there is none."""
+    """Return the first line of a file that begins with `start`; "" if there is none."""
     try:
         with open(path) as stream:
             for line in stream:
@@ -20,13 +20,13 @@ def _line(path: str, start: str = "") -> str:
 
 
 class Battery:
-    """The voltage that the kernel tells: microvolts in a file such as `voltage_now`."""
+    """The battery voltage that the kernel reports: microvolts in a file such as `voltage_now`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def millivolts(self) -> int:
-        """What it has now; 0 when the file does not say."""
+        """Return the voltage in mV; 0 if the file does not have it."""
         try:
             return int(_line(self._path)) // 1000
         except ValueError:
@@ -34,14 +34,14 @@ class Battery:
 
 
 class Sensors:
-    """A JSON text per reading; what the machine does not tell is null or left out."""
+    """Each reading is a JSON text; values that the machine does not have are null or absent."""
 
     def __init__(self, name: str, readings_max: int) -> None:
         self._name = name
         self._readings_max = readings_max
 
     def take(self, number: int) -> "bytes | None":
-        """Reading `number`; None behind the last."""
+        """Return reading `number`; None after the last."""
         if number >= self._readings_max:
             return None
         load = _line(_LOAD).split(" ")[0] or "null"

@@ -4,17 +4,17 @@ from drupelet.base.compat import const
 
 _BLOCK_SIZE = const(16)
 
-# Where ShiftRows takes each byte from; the state is four columns of four bytes.
+# The source of each byte in ShiftRows; the state is four columns of four bytes.
 _SHIFTED = bytes((0, 5, 10, 15, 4, 9, 14, 3, 8, 13, 2, 7, 12, 1, 6, 11))
 # Each byte times x in GF(2^8), modulo x^8 + x^4 + x^3 + x + 1: 256 B of heap, made once.
 _DOUBLES = bytes([n << 1 ^ (0x11B if n & 0x80 else 0) for n in range(256)])
-# The state, and what the round makes of it; of the block that is encrypted, whosever it is.
+# The state before and after a round: scratch that all keys share.
 _OLD = bytearray(_BLOCK_SIZE)
 _NEW = bytearray(_BLOCK_SIZE)
 
 
 def expand(box: bytes, keys: bytearray, size: int) -> None:
-    """Make the round keys (FIPS 197 section 5.2) behind the key in keys[:size]."""
+    """Make the round keys (FIPS 197 section 5.2) after the key in keys[:size]."""
     constant = 1
     turn = 0
     for at in range(size, len(keys), 4):
@@ -37,7 +37,7 @@ def encrypt(
     box: bytes, keys: bytearray, source: "bytes | bytearray | memoryview",
     target: "bytearray | memoryview",
 ) -> None:  # fmt: skip
-    """Encrypt whole blocks with these round keys; `target` may be `source`."""
+    """Encrypt whole blocks with the round keys; `target` may be `source`."""
     assert len(source) == len(target) and not len(source) % _BLOCK_SIZE
     for at in range(0, len(source), _BLOCK_SIZE):
         _encrypt_block(box, keys, source, target, at)

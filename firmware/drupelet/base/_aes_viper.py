@@ -1,20 +1,20 @@
 # mypy: disable-error-code="arg-type, assignment, index, name-defined, no-untyped-def"
 # ruff: noqa: ANN202, F821
-"""The loops of AES (FIPS 197) in machine code: MicroPython's viper, where a port has the emitter.
+"""The loops of AES (FIPS 197) in machine code: MicroPython's viper, if a port has the emitter.
 
-A column of the state is one word, its first byte lowest. What is shifted right is masked, so that
-neither the sign of a 32-bit machine nor what stands above bit 31 of a wider one comes into it.
+A column of the state is one word, its first byte lowest. Words that are shifted right are masked,
+so that neither the sign on a 32-bit machine nor bits above 31 on a wider one have an effect.
 """
 
 import micropython
 
-# The state, and what the round makes of it; of the block that is encrypted, whosever it is.
+# The state before and after a round: scratch that all keys share.
 _WORK = bytearray(32)
 
 
 @micropython.viper
 def expand(box: object, keys: object, size: int):
-    """Make the round keys (FIPS 197 section 5.2) behind the key in keys[:size]."""
+    """Make the round keys (FIPS 197 section 5.2) after the key in keys[:size]."""
     sub = ptr8(box)
     end = int(len(keys))
     of = ptr8(keys)
@@ -38,7 +38,7 @@ def expand(box: object, keys: object, size: int):
 
 @micropython.viper
 def encrypt(box: object, keys: object, source: object, target: object):
-    """Encrypt whole blocks with these round keys; `target` may be `source`."""
+    """Encrypt whole blocks with the round keys; `target` may be `source`."""
     size = int(len(source))
     assert size == int(len(target)) and not size & 15
     sub = ptr8(box)
@@ -63,8 +63,8 @@ def encrypt(box: object, keys: object, source: object, target: object):
                 d = int(sub[old[n + 15 & 15]])
                 column = a | b << 8 | c << 16 | d << 24
                 if round_at < last:
-                    # b, c, d, a: each byte's neighbour. Both together, doubled; the neighbour;
-                    # both together, two bytes further.
+                    # MixColumns: `turned` is each byte's neighbour. The result is both together,
+                    # doubled, plus the neighbour, plus both together from two bytes further.
                     turned = b | c << 8 | d << 16 | a << 24
                     column ^= turned
                     carries = column >> 7 & 0x01010101

@@ -1,7 +1,7 @@
-"""BLAKE2s-256 for MicroPython, which has none of its own; one block at a time (RFC 7693).
+"""BLAKE2s-256 for MicroPython, which has none, one block at a time (RFC 7693).
 
-`compress` is viper where the port has the emitter, else arithmetic on 16-bit halves: whole words
-would make every step a heap object on a 32-bit board. Both are byte-equal to CPython's hashlib.
+`compress` is viper if the port has the emitter, else arithmetic on 16-bit halves: whole words
+would be heap objects on a 32-bit board. Both give the same bytes as CPython's hashlib.
 """
 
 from drupelet.base.compat import const
@@ -18,9 +18,9 @@ _BLOCK_AT = const(32)
 _BLOCK_SIZE = const(64)
 _STATE_SIZE = const(96)
 
-# RFC 7693 section 2.6: the initial value, words little-endian; section 2.7: ten permutations
-# of the block; section 3.2: the words that mix, four columns and four diagonals.
-# A bytearray, because the data of one is aligned for the word loads of viper.
+# RFC 7693 section 2.6: the initial value, words little-endian; section 2.7: ten permutations of
+# the block; section 3.2: the words that are mixed, four columns and four diagonals. A bytearray,
+# as its data is aligned for viper's word loads.
 _TABLES = bytearray(
     b"\x67\xe6\x09\x6a\x85\xae\x67\xbb\x72\xf3\x6e\x3c\x3a\xf5\x4f\xa5"
     b"\x7f\x52\x0e\x51\x8c\x68\x05\x9b\xab\xd9\x83\x1f\x19\xcd\xe0\x5b"
@@ -38,17 +38,17 @@ _TABLES = bytearray(
     b"\x00\x05\x0a\x0f\x01\x06\x0b\x0c\x02\x07\x08\x0d\x03\x04\x09\x0e"
 )
 
-_work = work()  # of the block that is compressed, whosever it is
+_work = work()  # scratch that all hashes share
 
 
 class Blake2s:
-    """A reusable hash: only the constructor allocates. Up to 2^30 - 1 bytes per digest."""
+    """A reusable hash: only the constructor allocates. At most 2^30 - 1 bytes per digest."""
 
     def __init__(self) -> None:
         self._state = bytearray(_STATE_SIZE)  # chain value, then the block being filled
         self._filled = 0
         self._total = 0
-        Blake2s.start(self)  # what is made of it begins in other ways
+        Blake2s.start(self)  # subclasses have a `start` of their own
 
     def start(self, key: "bytes | bytearray | None" = None) -> None:
         """Begin a new digest; `key` is at most 32 bytes, None or empty for the plain hash."""
@@ -69,7 +69,7 @@ class Blake2s:
             self._filled = _BLOCK_SIZE
 
     def update(self, buf: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in buf[at:at+size]."""
+        """Hash buf[at:at+size], too."""
         assert size >= 0
         while size:
             # A full block waits until more comes: the last one is compressed differently.
@@ -86,7 +86,7 @@ class Blake2s:
             size -= part
 
     def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte digest at out[at]; `start` comes before the next `update`."""
+        """Store the 32-byte digest at out[at]; call `start` before the next `update`."""
         filled = self._filled
         fill(self._state, _BLOCK_AT + filled, _BLOCK_SIZE - filled, 0)
         compress(self._state, _work, _TABLES, self._total + filled, True)

@@ -1,12 +1,12 @@
 """The compression function of BLAKE2s (RFC 7693 section 3.2) on 16-bit halves.
 
-For ports without the viper emitter. A word is two list entries, low half first; no intermediate
-reaches 2^30, so nothing lands on the heap of a 32-bit board.
+For ports without the viper emitter. A word is two list entries, low half first. No intermediate
+result reaches 2^30, so nothing is allocated on a 32-bit board.
 """
 
 from drupelet.base.compat import const
 
-_M = const(32)  # where the block's halves begin in the scratch list, behind the 32 of v
+_M = const(32)  # index of the block's halves in the scratch list, after the 32 of v
 
 
 def work() -> "list[int]":
@@ -22,7 +22,7 @@ def _load(v: "list[int]", at: int, source: "bytes | bytearray", start: int, coun
 
 
 def _mix(v: "list[int]", a: int, b: int, c: int, d: int, m: int, second: bool) -> None:
-    """Do the first or second half of G; the positions count halves."""
+    """Do the first or second half of G; a, b, c, d and m are indices of low halves."""
     low = v[a] + v[b] + v[m]
     v[a + 1] = v[a + 1] + v[b + 1] + v[m + 1] + (low >> 16) & 65535
     v[a] = low & 65535
@@ -52,7 +52,7 @@ def compress(
 ) -> None:
     """Mix the block at state[32:96] into the chain value at state[0:32].
 
-    `total` counts the bytes up to the end of this block, padding excluded; `last` closes.
+    `total`: bytes up to the end of this block, without padding. `last`: this is the last block.
     """
     v = scratch
     _load(v, 0, state, 0, 16)

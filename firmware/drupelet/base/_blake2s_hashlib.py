@@ -1,4 +1,4 @@
-"""BLAKE2s-256 in the shape of `drupelet.base._blake2s`, over CPython's hashlib."""
+"""BLAKE2s-256 with the methods of `drupelet.base._blake2s`, over CPython's hashlib."""
 
 from hashlib import blake2s
 
@@ -14,11 +14,11 @@ class Blake2s:
         self._hash = blake2s(key=key or b"")
 
     def update(self, buf: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in buf[at:at+size]."""
+        """Hash buf[at:at+size], too."""
         assert 0 <= at <= at + size <= len(buf)
         self._hash.update(memoryview(buf)[at : at + size])
 
     def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte digest at out[at]; `start` comes before the next `update`."""
+        """Store the 32-byte digest at out[at]; call `start` before the next `update`."""
         assert 0 <= at <= at + 32 <= len(out)
         out[at : at + 32] = self._hash.digest()

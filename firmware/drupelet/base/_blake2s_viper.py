@@ -2,7 +2,7 @@
 # ruff: noqa: ANN202, F821
 """The compression function of BLAKE2s (RFC 7693 section 3.2) in machine code.
 
-Every word is stored and loaded again before it is rotated: the store cuts it to 32 bits on
+Every word is stored and loaded again before it is rotated, as the store truncates it to 32 bits on
 machines of any width.
 """
 
@@ -18,7 +18,7 @@ def work() -> bytearray:
 def compress(state: object, scratch: object, tables: object, total: int, last: bool):
     """Mix the block at state[32:96] into the chain value at state[0:32].
 
-    `total` counts the bytes up to the end of this block, padding excluded; `last` closes.
+    `total`: bytes up to the end of this block, without padding. `last`: this is the last block.
     """
     h = ptr32(state)  # chain value, block from h[8] on
     v = ptr32(scratch)

@@ -9,9 +9,9 @@ def absorb(
     encrypt: "Callable[[bytearray, bytearray], None]", state: bytearray, place: int,
     data: "bytes | bytearray", at: int, size: int,
 ) -> None:  # fmt: skip
-    """CBC-MAC: XOR `size` bytes into the state from `place` on, encrypting it where it is full.
+    """CBC-MAC: XOR `size` bytes into the state from `place` on; encrypt the state when it is full.
 
-    What is left in the last block counts as padded with zeros, and is encrypted, too.
+    The last block is padded with zeros and encrypted, too.
     """
     while size > 0:
         count = min(16 - place, size)
@@ -27,9 +27,9 @@ def crypt(
     encrypt: "Callable[[memoryview, memoryview], None]", counter: bytearray,
     views: "list[memoryview]", data: bytearray, at: int, size: int,
 ) -> None:  # fmt: skip
-    """Counter mode: XOR the key stream onto `size` bytes and move the counter on by blocks.
+    """Counter mode: XOR the key stream onto `size` bytes, and advance the counter by block.
 
-    views[n] are the first n + 1 blocks of one scratch: as many as are needed in one call.
+    views[n] are the first n + 1 blocks of one scratch buffer, for as many blocks in one call.
     """
     key = views[-1]
     while size > 0:

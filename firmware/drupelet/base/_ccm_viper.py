@@ -1,15 +1,15 @@
 # mypy: disable-error-code="arg-type, index, name-defined, no-untyped-def, operator"
 # ruff: noqa: ANN202, F821
-"""The two loops of CCM in machine code: MicroPython's viper, where the port has the emitter."""
+"""The two loops of CCM in machine code: MicroPython's viper, if the port has the emitter."""
 
 import micropython
 
 
 @micropython.viper
 def absorb(encrypt: object, state: object, place: int, data: object, at: int, size: int):
-    """CBC-MAC: XOR `size` bytes into the state from `place` on, encrypting it where it is full.
+    """CBC-MAC: XOR `size` bytes into the state from `place` on; encrypt the state when it is full.
 
-    What is left in the last block counts as padded with zeros, and is encrypted, too.
+    The last block is padded with zeros and encrypted, too.
     """
     assert 0 <= at <= at + size <= int(len(data))
     mixed = ptr8(state)
@@ -37,9 +37,9 @@ def absorb(encrypt: object, state: object, place: int, data: object, at: int, si
 
 @micropython.viper
 def crypt(encrypt: object, counter: object, views: object, data: object, at: int, size: int):
-    """Counter mode: XOR the key stream onto `size` bytes and move the counter on by blocks.
+    """Counter mode: XOR the key stream onto `size` bytes, and advance the counter by block.
 
-    views[n] are the first n + 1 blocks of one scratch: as many as are needed in one call.
+    views[n] are the first n + 1 blocks of one scratch buffer, for as many blocks in one call.
     """
     assert 0 <= at <= at + size <= int(len(data))
     now = ptr8(counter)

@@ -1,6 +1,6 @@
 """`drupelet.base.memory` in bytecode, for MicroPython ports without the viper emitter."""
 
-# CRC-32 (polynomial 0xEDB88320) of the 16 nibbles, low and high 16 bits apart: small ints only.
+# CRC-32 (polynomial 0xEDB88320) of the 16 nibbles, as low and high 16 bits, which are small ints.
 # fmt: off
 _LOW = (0x0000, 0x1064, 0x20C8, 0x30AC, 0x4190, 0x51F4, 0x6158, 0x713C,
         0x8320, 0x9344, 0xA3E8, 0xB38C, 0xC2B0, 0xD2D4, 0xE278, 0xF21C)
@@ -36,7 +36,7 @@ def equal(
     start: int,
     size: int,
 ) -> bool:
-    """Return whether `size` bytes are the same."""
+    """Return True if `size` bytes are the same."""
     assert 0 <= at <= at + size <= len(a)
     assert 0 <= start <= start + size <= len(b)
     for i in range(size):
@@ -104,10 +104,10 @@ def crc32_into(
 
 
 def crc16(data: "bytes | bytearray | memoryview", start: int, size: int, crc: int) -> int:
-    """Return the CRC-16/CCITT-FALSE of data[start:start+size], going on from `crc`."""
+    """Return the CRC-16/CCITT-FALSE of data[start:start+size], continued from `crc`."""
     assert 0 <= start <= start + size <= len(data)
     for i in range(start, start + size):
-        # The division by x^16 + x^12 + x^5 + 1 of eight bits at once.
+        # Divide by x^16 + x^12 + x^5 + 1, eight bits at once.
         x = crc >> 8 ^ data[i]
         x ^= x >> 4
         crc = (crc << 8 ^ x << 12 ^ x << 5 ^ x) & 65535

@@ -23,7 +23,7 @@ def equal(
     start: int,
     size: int,
 ) -> bool:
-    """Return whether `size` bytes are the same."""
+    """Return True if `size` bytes are the same."""
     assert 0 <= at <= at + size <= len(a)
     assert 0 <= start <= start + size <= len(b)
     return a[at : at + size] == b[start : start + size]
@@ -76,6 +76,6 @@ def crc32_into(
 
 
 def crc16(data: "bytes | bytearray | memoryview", start: int, size: int, crc: int) -> int:
-    """Return the CRC-16/CCITT-FALSE of data[start:start+size], going on from `crc`."""
+    """Return the CRC-16/CCITT-FALSE of data[start:start+size], continued from `crc`."""
     assert 0 <= start <= start + size <= len(data)
     return crc_hqx(data[start : start + size], crc)

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="arg-type, name-defined, no-untyped-def"
 # ruff: noqa: ANN202, F821
-"""`drupelet.base.memory` in machine code: MicroPython's viper, where the port has the emitter.
+"""`drupelet.base.memory` in machine code: MicroPython's viper, if the port has the emitter.
 
-Viper ints have the width of the machine: no step below depends on more than 32 bits, and what
-is shifted right is masked first. `ptr8`, `ptr32` and `uint` exist for the viper compiler only,
-and `-> None` is more than it takes.
+Viper ints have the width of the machine: no step depends on more than 32 bits, and words that are
+shifted right are masked. `ptr8`, `ptr32` and `uint` exist for the viper compiler only, which does
+not accept `-> None`.
 """
 
 import micropython
@@ -37,7 +37,7 @@ def copy(target: object, at: int, source: object, start: int, size: int):
 
 @micropython.viper
 def equal(a: object, at: int, b: object, start: int, size: int) -> bool:
-    """Return whether `size` bytes are the same."""
+    """Return True if `size` bytes are the same."""
     assert 0 <= at <= at + size <= int(len(a))
     assert 0 <= start <= start + size <= int(len(b))
     one = ptr8(a)
@@ -90,7 +90,7 @@ def crc32_into(out: object, at: int, data: object, start: int, size: int, seed_z
         crc ^= to[at] | to[at + 1] << 8 | to[at + 2] << 16 | to[at + 3] << 24
     for i in range(start, start + size):
         crc ^= of[i]
-        # The mask drops what a signed shift drags in, and all above bit 31 on 64-bit machines.
+        # The mask removes sign bits, and everything above bit 31 on 64-bit machines.
         crc = crc >> 4 & 0x0FFFFFFF ^ int(table[crc & 15])
         crc = crc >> 4 & 0x0FFFFFFF ^ int(table[crc & 15])
     crc ^= -1
@@ -102,11 +102,11 @@ def crc32_into(out: object, at: int, data: object, start: int, size: int, seed_z
 
 @micropython.viper
 def crc16(data: object, start: int, size: int, crc: int) -> int:
-    """Return the CRC-16/CCITT-FALSE of data[start:start+size], going on from `crc`."""
+    """Return the CRC-16/CCITT-FALSE of data[start:start+size], continued from `crc`."""
     assert 0 <= start <= start + size <= int(len(data))
     of = ptr8(data)
     for i in range(start, start + size):
-        # The division by x^16 + x^12 + x^5 + 1 of eight bits at once.
+        # Divide by x^16 + x^12 + x^5 + 1, eight bits at once.
         x = crc >> 8 ^ of[i]
         x ^= x >> 4
         crc = (crc << 8 ^ x << 12 ^ x << 5 ^ x) & 65535

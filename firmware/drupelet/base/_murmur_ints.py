@@ -1,14 +1,14 @@
 # host only: integers of any size and a cache, for CPython
-"""Hash keys of ids (drupelet.wire.sds.bloom) for CPython."""
+"""Hash keys of ids (`drupelet.wire.sds.bloom`) for CPython."""
 
 from functools import lru_cache  # noqa: TID251 - host only
 
 _MASK = 0xFFFFFFFF
-_CACHED_MAX = 4096  # ids; a MB
+_CACHED_MAX = 4096  # ids; about 1 MB
 
 
 def murmur3_32(data: bytes) -> int:
-    """MurmurHash3_32 of bytes, seed 0, unsigned."""
+    """Return the MurmurHash3_32 of bytes, seed 0, unsigned."""
     return _mixed(
         [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)], len(data)
     )
@@ -31,7 +31,8 @@ def _mixed(blocks: list[int], size: int) -> int:
 
 
 def _wide(text: bytes) -> int:
-    """The same of UTF-16: units have a byte's place and overlap."""
+    """Return the hash of a text as the JavaScript peer computes it: of UTF-16 units that are each
+    placed like one byte, and so overlap."""
     wide = text.decode().encode("utf-16-le")
     blocks = [0] * ((len(wide) + 7) // 8)
     for n in range(len(wide) // 2):
@@ -42,7 +43,7 @@ def _wide(text: bytes) -> int:
 
 @lru_cache(_CACHED_MAX)
 def _hash(text: bytes, suffixed: bool) -> bytes:
-    """|MurmurHash3_32| of UTF-16."""
+    """Return |MurmurHash3_32| of a text in UTF-16."""
     if suffixed:
         text += b" b"
     h = murmur3_32(text) if text.isascii() else _wide(text)

@@ -1,11 +1,11 @@
-"""Hash keys of ids (drupelet.wire.sds.bloom) in bytecode, 16 bits at a time.
+"""Hash keys of ids (`drupelet.wire.sds.bloom`) in bytecode, 16 bits at a time.
 
-No product is beyond 2^30 - 1: nothing lands on the heap of a 32-bit board.
+No product exceeds 2^30 - 1, so nothing is allocated on a 32-bit board.
 """
 
 
 class _Word:
-    """A 32-bit integer in halves."""
+    """A 32-bit integer in two halves."""
 
     def __init__(self) -> None:
         self.high = 0
@@ -23,14 +23,14 @@ class _Word:
         self.high = carry & 0xFFFF
 
     def rotate(self, bits: int) -> None:
-        """Rotate to the left by 1..15 bits."""
+        """Rotate left by 1 to 15 bits."""
         high = self.high
         low = self.low
         self.high = (high << bits | low >> 16 - bits) & 0xFFFF
         self.low = (low << bits | high >> 16 - bits) & 0xFFFF
 
     def fold(self, bits: int) -> None:
-        """Exclusive-or with itself shifted right, by 13 or 16 bits."""
+        """XOR with itself shifted right, by 13 or 16 bits."""
         if bits == 16:
             self.low ^= self.high
         else:
@@ -38,7 +38,7 @@ class _Word:
             self.high ^= self.high >> 13
 
     def mix(self, k: "_Word") -> None:
-        """Take in a block."""
+        """Mix in a block, and clear it."""
         k.times(0xCC9E, 0x2D51)
         k.rotate(15)
         k.times(0x1B87, 0x3593)

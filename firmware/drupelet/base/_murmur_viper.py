@@ -1,10 +1,10 @@
 # mypy: disable-error-code="arg-type, name-defined, no-untyped-def"
 # ruff: noqa: ANN202, F821
-"""Hash keys of ids (drupelet.wire.sds.bloom) in machine code: MicroPython's viper.
+"""Hash keys of ids (`drupelet.wire.sds.bloom`) in machine code: MicroPython's viper.
 
-Viper ints have the width of the machine: no step depends on more than 32 bits, and what is
-shifted right is masked first. A factor beyond a 32-bit board's small ints is its negative
-equivalent modulo 2^32, or is multiplied in two halves.
+Viper ints have the width of the machine: no step depends on more than 32 bits, and words that are
+shifted right are masked. A factor that is no small int of a 32-bit board is written as its
+negative equivalent modulo 2^32, or multiplied in two halves.
 """
 
 import micropython

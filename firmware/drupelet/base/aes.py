@@ -1,11 +1,11 @@
-"""AES in Python (FIPS 197): for boards whose port has no `cryptolib` (nRF, QEMU).
+"""AES in Python (FIPS 197), for boards whose port has no `cryptolib` (nRF, QEMU).
 
-It only encrypts: so does CCM. Its loops are viper where the port has the emitter, else bytecode.
-Not in constant time where loads are not: bytes of the state index the S-box, and a cache shows
-which, be it of data or before the flash that the S-box is in where code runs in place.
+It only encrypts, which is all that CCM needs. Its loops are viper if the port has the emitter,
+else bytecode. It is not in constant time on a machine with a cache, of data or of the flash that
+code runs from: bytes of the state index the S-box, and the cache reveals which.
 
-Memory: once for all keys the S-box (256 B; none of the heap where code runs in place) and 32 B of
-work, 256 B more without viper. Each key: its round keys (176 B for one of 16 bytes), two objects.
+Memory: once, the S-box (256 B; no heap if code runs in place) and 32 B of scratch, without viper
+256 B more. Per key: the round keys (176 B for a key of 16 bytes) and two objects.
 """
 
 from drupelet.base.compat import const
@@ -40,7 +40,7 @@ _BOX = (
 
 
 class Aes:
-    """One key of 16, 24 or 32 bytes; `encrypt` has the shape of `cryptolib.aes` in mode ECB."""
+    """One key of 16, 24 or 32 bytes; `encrypt` is that of `cryptolib.aes` in ECB mode."""
 
     def __init__(self, key: "bytes | bytearray") -> None:
         size = len(key)

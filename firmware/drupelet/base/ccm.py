@@ -1,6 +1,6 @@
-"""AES-CCM (RFC 3610) over any AES that encrypts blocks; in place, and without allocating.
+"""AES-CCM (RFC 3610) over any AES block cipher, in place and without allocating.
 
-An AEAD port (docs/DESIGN.md 12, docs/SPEC.md 11): `cipher` once per key, then `seal` and `open`.
+An AEAD port (docs/DESIGN.md 12, docs/SPEC.md 11): call `cipher` once per key, then `seal`, `open`.
 """
 
 from drupelet.base.compat import const
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from drupelet.base.ports import Cipher
 
-# RFC 3610 section 2.2: from this size on, the size of what is authenticated has four bytes.
+# RFC 3610 section 2.2: from this size of authenticated data on, the size has four bytes.
 _AAD_SHORT_MAX = const(0xFEFF)
-# Blocks of key stream at once: a call into the cipher costs as much as eight blocks in it.
+# Blocks of key stream per call: a call into the cipher costs as much as eight blocks in it.
 _STREAM_BLOCKS = const(8)
 
 
 class Ccm:
-    """`make_aes(key)` gives an object with `encrypt(source, target)` for whole blocks (ECB)."""
+    """AES-CCM; `make_aes(key)` returns an object with `encrypt(source, target)` for ECB blocks."""
 
     def __init__(self, make_aes: "Callable[[bytes], Cipher]") -> None:
         self._make_aes = make_aes
@@ -35,15 +35,15 @@ class Ccm:
         self._views = [stream[: 16 * (n + 1)] for n in range(_STREAM_BLOCKS)]
 
     def cipher(self, key: "bytes | bytearray", at: int, size: int = 16) -> "Cipher":
-        """What `seal` and `open` take for the key at key[at]; the only call that allocates."""
+        """Return the cipher of the key at key[at], for `seal` and `open`; only this allocates."""
         return self._make_aes(bytes(key[at : at + size])).encrypt
 
     def seal(
         self, cipher: "Cipher", nonce: bytearray, buf: bytearray, at: int, aad_size: int,
         size: int, tag_size: int,
     ) -> None:  # fmt: skip
-        """Encrypt in place: buf[at:] holds `aad_size` bytes that stay, `size` bytes of plaintext
-        and room for the tag (4, 6 .. 16 bytes). The nonce has 7 to 13 bytes.
+        """Encrypt in place: buf[at:] has `aad_size` bytes that are authenticated only, `size`
+        bytes of plaintext, and room for the tag (4, 6 ... 16 bytes). The nonce has 7 to 13 bytes.
         """
         self._begin(cipher, nonce, buf, at, aad_size, size, tag_size)
         at += aad_size
@@ -56,7 +56,7 @@ class Ccm:
         self, cipher: "Cipher", nonce: bytearray, buf: bytearray, at: int, aad_size: int,
         size: int, tag_size: int,
     ) -> bool:  # fmt: skip
-        """Decrypt `size` bytes in place; False when the tag is wrong, and then they are zero."""
+        """Decrypt `size` bytes in place; if the tag is wrong, zero them and return False."""
         self._begin(cipher, nonce, buf, at, aad_size, size, tag_size)
         at += aad_size
         tag_at = at + size
@@ -75,7 +75,7 @@ class Ccm:
         self, cipher: "Cipher", nonce: bytearray, buf: bytearray, at: int, aad_size: int,
         size: int, tag_size: int,
     ) -> None:  # fmt: skip
-        """Set the counter to block 0, and take B_0 and what is authenticated into the state."""
+        """Set the counter to block 0, and the state to B_0 and the authenticated data."""
         state = self._state
         counter = self._counter
         room = 15 - len(nonce)  # bytes of the size field

@@ -1,6 +1,6 @@
-"""The only place that asks which interpreter runs us.
+"""The only module that asks which interpreter runs it.
 
-`const` folds on MicroPython and is the identity elsewhere; `ON_BOARD` is True on MicroPython.
+`const` folds on MicroPython and returns its argument elsewhere; `ON_BOARD`: on MicroPython.
 """
 
 __all__ = ("ON_BOARD", "const")

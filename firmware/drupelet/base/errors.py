@@ -1,11 +1,11 @@
-"""Whose fault it is decides the type; the hot path returns the codes below instead.
+"""Error codes of the hot path, and exceptions for whoever configures a node, by who is at fault.
 
     DrupeletError
-     +- PeerError      the other side broke the protocol: count it, drop it, go on
+     +- PeerError      the peer broke the protocol: count it, drop it, go on
      +- CapacityError  a fixed table is full: nothing was taken in, try again later
-     +- StorageError   flash refused or is torn: stop writing, keep reading
+     +- StorageError   the flash failed or is damaged: stop writing, keep reading
 
-Our own mistakes are assertions and are never caught.
+Our own mistakes are assertions, which are never caught.
 """
 
 from drupelet.base.compat import const
@@ -13,11 +13,11 @@ from drupelet.base.compat import const
 OK = const(0)
 E_PEER = const(-1)  # malformed or unexpected bytes from a peer
 E_CAPACITY = const(-2)  # a table, file or quota is full
-E_STORAGE = const(-3)  # the flash refused, or what it holds is torn
+E_STORAGE = const(-3)  # the flash failed, or its content is damaged
 
 
 class DrupeletError(Exception):
-    """Base of everything that this project raises on purpose."""
+    """Base of all exceptions that this project raises on purpose."""
 
 
 class PeerError(DrupeletError):
@@ -25,15 +25,15 @@ class PeerError(DrupeletError):
 
 
 class CapacityError(DrupeletError):
-    """A bounded table is full; the request was refused whole."""
+    """A bounded table is full; the request was refused as a whole."""
 
 
 class StorageError(DrupeletError):
-    """The flash refused an operation, or its content failed its check."""
+    """The flash failed, or its content is damaged."""
 
 
 def check(code: int, what: str) -> int:
-    """Turn a negative code of the hot path into its exception; for the API edge only."""
+    """Raise the exception for a negative code of the hot path; return any other code."""
     if code == E_PEER:
         raise PeerError(what)
     if code == E_CAPACITY:

@@ -2,13 +2,13 @@
 
 from drupelet.base.compat import const
 
-# Event codes, and what a, b and c hold.
+# Event codes, and the contents of a, b and c.
 CODE_STATE = const(1)  # a: power state entered
 CODE_CREATED = const(10)  # 10..17: c is the first 4 bytes of the message id
 CODE_OFFERED = const(11)  # a: peer
-CODE_REQUESTED = const(12)  # a: peer that we asked
+CODE_REQUESTED = const(12)  # a: peer that was asked
 CODE_SENT = const(13)  # a: peer, b: send count
-CODE_ACKED = const(14)  # a: peer that acknowledged to us
+CODE_ACKED = const(14)  # a: peer that acknowledged
 CODE_DELIVERED = const(15)  # a: source peer
 CODE_RECEIVED = const(16)  # a: peer
 CODE_DUPLICATE = const(17)  # a: peer
@@ -45,6 +45,6 @@ COUNT_RETRANSMITS = const(13)
 COUNT_REFUSED = const(14)
 COUNT_DAMAGED = const(15)
 COUNT_MALFORMED = const(16)
-COUNT_LOST = const(17)  # events that found no room here
+COUNT_LOST = const(17)  # events that were dropped for lack of room
 # 64 + carrier * 32 + direction * 16 + kind; docs/SPEC.md lists the kinds.
 COUNT_CARRIERS = const(64)

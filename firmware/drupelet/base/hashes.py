@@ -1,10 +1,10 @@
-"""The hashes that ids are made of.
+"""The hashes of BSP ids.
 
-`Blake2s` is one interface over hashlib (CPython) or our own BLAKE2s (boards): `start`, `update`,
-`digest_into`, 32 bytes, reusable without allocating.
+`Blake2s` has one interface over hashlib (CPython) and our own BLAKE2s (boards): `start`, `update`,
+`digest_into`; 32 bytes; it can be used again without allocating.
 
-BSP v1 section 1.3 hashes several arguments as one: HASH(x1, ..., xn) is the hash of every
-argument behind its own length, 4 bytes big-endian.
+BSP v1 section 1.3 hashes several arguments as one: HASH(x1, ..., xn) is the hash of all arguments,
+each preceded by its length, 4 bytes big-endian.
 """
 
 from drupelet.base.compat import ON_BOARD, const
@@ -18,12 +18,12 @@ else:
 
 __all__ = ("Blake2s", "GroupHash", "MessageHash", "group_id_into")
 
-_ID_SIZE = const(32)  # folds here; drupelet.base.limits.ID_SIZE elsewhere
+_ID_SIZE = const(32)  # as `limits.ID_SIZE`; here, so that it folds in this module
 
 _GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
 _MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
 _TIMESTAMP_LENGTH = b"\x00\x00\x00\x08"
-_length = bytearray(4)  # of what is hashed now
+_length = bytearray(4)  # scratch: the length of the next argument
 
 
 def group_id_into(
@@ -32,10 +32,10 @@ def group_id_into(
     descriptor: "bytes | bytearray | memoryview",
     size: int,
 ) -> None:
-    """Store the group's id at out[0:32]: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
+    """Store a group's id at out[0:32]: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
 
-    `client_id` has 32 bytes, `descriptor` the first `size` of its buffer. Groups are made while
-    a node is set up: this allocates a hash of its own.
+    `client_id`: 32 bytes. `descriptor`: the first `size` bytes of the buffer. Allocates a hash, as
+    groups are made only while a node is set up.
     """
     assert len(client_id) == _ID_SIZE
     assert 0 <= size <= DESCRIPTOR_SIZE_MAX
@@ -46,15 +46,15 @@ def group_id_into(
 
 
 class GroupHash(Blake2s):
-    """A group's id in pieces: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
+    """Computes a group's id in pieces: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
 
-    `start`, as many `update` as the descriptor has pieces, `digest_into`.
+    Call `start`, `update` for each piece of the descriptor, then `digest_into`.
     """
 
     def start(  # type: ignore[override]
         self, client_id: "bytes | bytearray | memoryview", at: int, size: int
     ) -> None:
-        """Begin: 32 bytes at client_id[at], then a descriptor of `size` bytes by `update`."""
+        """Begin with 32 bytes at client_id[at]; `size` bytes of descriptor follow by `update`."""
         put_u32(_length, 0, size)
         Blake2s.start(self)
         self.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
@@ -63,9 +63,9 @@ class GroupHash(Blake2s):
 
 
 class MessageHash(Blake2s):
-    """A message's id in pieces: HASH("MESSAGE_ID", group_id, timestamp, body), BSP v1 2.3.
+    """Computes message ids in pieces: HASH("MESSAGE_ID", group_id, timestamp, body), BSP v1 2.3.
 
-    `start`, as many `update` as the body has pieces, `digest_into`; then `start` again.
+    Call `start`, `update` for each piece of the body, then `digest_into`; and again.
     """
 
     def start(  # type: ignore[override]
@@ -76,7 +76,7 @@ class MessageHash(Blake2s):
         ts_at: int,
         body_size: int,
     ) -> None:
-        """Begin: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` by `update`."""
+        """Begin with 32 bytes at group_id[at] and 8 at timestamp[ts_at]; the body follows."""
         assert 0 <= body_size <= BODY_SIZE_MAX
         put_u32(_length, 0, body_size)
         Blake2s.start(self)

@@ -1,7 +1,7 @@
-"""The id of an MVDS message: SHA-256 over label, group id, timestamp and body, end to end.
+"""The id of an MVDS message: SHA-256 of label, group id, timestamp and body, concatenated.
 
-MVDS 0.5.1 and 0.6.0, section "Payloads", read as all its implementations do: nothing tells the
-parts' lengths, the timestamp is 8 bytes little-endian, and metadata is not hashed.
+MVDS 0.5.1 and 0.6.0, section "Payloads", as all implementations read it: no lengths of the parts,
+an 8-byte little-endian timestamp, no metadata.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ _LABEL = b"MESSAGE_ID"
 
 
 class MvdsMessageHash:
-    """A message's id in pieces: `start`, as many `update` as the body has, `digest_into`.
+    """Computes message ids in pieces: `start`, `update` for each piece of the body, `digest_into`.
 
-    MicroPython's SHA-256 takes whole buffers only and cannot begin anew: bytes go to it through
-    stored views of one block, and each message costs one hash object and its digest (192 B).
+    MicroPython's SHA-256 takes whole buffers only and cannot be restarted. So bytes are passed
+    through stored views of one block, and each message costs a hash object and its digest (192 B).
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class MvdsMessageHash:
         self._block = bytearray(_BLOCK_SIZE)
         self._used = 0
         view = memoryview(self._block)
-        # 64, 8 and 1 bytes from the block's beginning: slices made later would allocate.
+        # The first 64, 8 and 1 bytes of the block, made here since slicing allocates.
         self._views = [view, view[:8], view[:1]]
 
     def start(
@@ -37,9 +37,9 @@ class MvdsMessageHash:
         ts_at: int,
         body_size: int,
     ) -> None:
-        """Begin as `hashes.MessageHash.start` does: 32 bytes at group_id[at].
+        """Begin with 32 bytes at group_id[at], as `hashes.MessageHash.start`.
 
-        How long the body is does not enter the hash.
+        The size of the body is not hashed.
         """
         assert body_size >= 0
         self.start_sized(group_id, at, _ID_SIZE, timestamp, ts_at)
@@ -52,7 +52,7 @@ class MvdsMessageHash:
         timestamp: "bytes | bytearray | memoryview",
         ts_at: int,
     ) -> None:
-        """Begin: `size` bytes at group_id[at] (any length), 8 at timestamp[ts_at]."""
+        """Begin with `size` bytes at group_id[at] and 8 bytes at timestamp[ts_at]."""
         self._hash = hashlib.sha256()
         self._used = 0
         self.update(_LABEL, 0, len(_LABEL))
@@ -60,7 +60,7 @@ class MvdsMessageHash:
         self.update(timestamp, ts_at, 8)
 
     def update(self, body: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in the next piece of the body, body[at:at+size]."""
+        """Hash the next piece of the body, body[at:at+size]."""
         if not ON_BOARD:
             assert 0 <= at <= at + size <= len(body)
             self._hash.update(memoryview(body)[at : at + size])
@@ -76,7 +76,7 @@ class MvdsMessageHash:
                 self._used = 0
 
     def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte id at out[at]; `start` comes before the next `update`."""
+        """Store the 32-byte id at out[at]; call `start` before the next `update`."""
         used = self._used
         for view in self._views:
             size = len(view)

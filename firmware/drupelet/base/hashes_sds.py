@@ -1,8 +1,8 @@
 """SHA-256 of SDS: ids of our own messages, and the times and groups of SDS-R.
 
-hash(a, b) of specs/sds.md is SHA-256 over the UTF-8 bytes end to end, of which the first 8 count,
-big-endian, as the JavaScript peer reads it. Remainders are taken byte by byte: a product of 64
-bits is no small int.
+hash(a, b) of specs/sds.md is SHA-256 of the concatenated UTF-8 bytes; its first 8 bytes count,
+big-endian, as the JavaScript peer reads it. Remainders are computed byte by byte, since a product
+of 64 bits is no small int.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ _HEX = b"0123456789abcdef"
 
 
 class SdsHash(MvdsMessageHash):
-    """SHA-256 in pieces, without a label: `begin`, `update` …, `digest_into`."""
+    """SHA-256 in pieces, without a label: `begin`, `update` ..., `digest_into`."""
 
     def begin(self) -> None:
-        """Begin a hash; costs one hash object, 192 B with its digest."""
+        """Begin a hash; allocates a hash object, 192 B with its digest."""
         self._hash = hashlib.sha256()
         self._used = 0
 
 
 def _rest(digest: bytearray, m: int) -> int:
-    """The first 8 bytes, big-endian, modulo m; beyond 2^21 it may allocate on a 32-bit board."""
+    """Return the first 8 bytes, big-endian, modulo m; may allocate if m > 2^21."""
     assert m > 0
     rest = 0
     for at in range(8):
@@ -32,7 +32,7 @@ def _rest(digest: bytearray, m: int) -> int:
 
 
 class Identity:
-    """What a participant computes of ids: `t_req_ms`, `t_resp_ms`, `in_group`, `id_into`."""
+    """What a participant computes from ids: `t_req_ms`, `t_resp_ms`, `in_group`, `id_into`."""
 
     def __init__(self, participant: bytes) -> None:
         self._participant = participant
@@ -53,7 +53,7 @@ class Identity:
     def t_req_ms(
         self, id: "bytes | bytearray | memoryview", at: int, size: int, t_min: int, t_max: int
     ) -> int:
-        """Milliseconds from now to T_req of the missing message id[at:at+size]."""
+        """Return the ms from now to T_req of the missing message id[at:at+size]."""
         mine = self._participant
         self._digest_of(self._digest, mine, 0, len(mine), id, at, size)
         return _rest(self._digest, t_max - t_min) + t_min
@@ -62,7 +62,7 @@ class Identity:
         self, sender: "bytes | bytearray | memoryview", sender_at: int, sender_size: int,
         id: "bytes | bytearray | memoryview", at: int, size: int, t_max: int,
     ) -> int:  # fmt: skip
-        """Milliseconds from now to T_resp for a message of that sender: 0 for our own."""
+        """Return the ms from now to T_resp for a message of a sender; 0 if we are the sender."""
         mine = self._participant
         digest = self._digest
         other = self._other
@@ -81,7 +81,7 @@ class Identity:
         self, sender: "bytes | bytearray | memoryview", sender_at: int, sender_size: int,
         id: "bytes | bytearray | memoryview", at: int, size: int, groups: int,
     ) -> bool:  # fmt: skip
-        """Whether we are in the response group of that sender's message."""
+        """Return True if we are in the response group of a sender's message."""
         if groups == 1:
             return True
         mine = self._participant
@@ -93,9 +93,9 @@ class Identity:
         self, out: bytearray, at: int, channel: bytes, lamport: bytearray,
         content: "bytes | bytearray | memoryview", content_at: int, size: int,
     ) -> None:  # fmt: skip
-        """Store the id of our own message, 64 hex digits (docs/SPEC.md 12.1).
+        """Store the id of our own message at out[at], 64 hex digits (docs/SPEC.md 12.1).
 
-        lamport: 8 bytes, little-endian.
+        `lamport`: 8 bytes, little-endian.
         """
         made = self._hash
         made.begin()

@@ -1,4 +1,4 @@
-"""HKDF with SHA-256 (RFC 5869). The seal's own schedule needs HMAC only; this is for others."""
+"""HKDF with SHA-256 (RFC 5869), for hosts; the seal's own key schedule needs HMAC only."""
 
 from drupelet.base.compat import const
 from drupelet.base.hmac256 import hmac

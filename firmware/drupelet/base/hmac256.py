@@ -1,7 +1,7 @@
 """HMAC-SHA256 (RFC 2104) over the builtin SHA-256.
 
-MicroPython's own `hmac` package is no part of a board, and its hashes cannot be copied. Keys are
-stepped once per key epoch, so the few objects that this makes are garbage of that occasion.
+Boards lack MicroPython's `hmac` package, and their hashes cannot be copied. It allocates a few
+objects, which is acceptable since keys are stepped once per key epoch.
 """
 
 from hashlib import sha256
@@ -12,7 +12,7 @@ _BLOCK_SIZE = const(64)
 
 
 def hmac(key: "bytes | bytearray", data: "bytes | bytearray") -> bytes:
-    """Return the 32-byte HMAC-SHA256 of `data`; a key of any size."""
+    """Return the 32-byte HMAC-SHA256 of `data`, for a key of any size."""
     if len(key) > _BLOCK_SIZE:
         key = sha256(key).digest()
     pad = bytearray(_BLOCK_SIZE)

@@ -1,7 +1,7 @@
-"""Byte helpers that allocate nothing: copying, comparing, finding, checksums, integers.
+"""Byte operations that allocate nothing: copy, compare, find, checksums, integers.
 
-One interface, three implementations with equal results, chosen once at import: viper where the
-port has the emitter, bytecode where it has not, slices and `binascii` on CPython.
+One interface with three implementations that give equal results, chosen at import: viper if the
+port has the emitter, else bytecode; slices and `binascii` on CPython.
 
     copy(target, at, source, start, size)         size bytes, the areas may overlap
     equal(a, at, b, start, size) -> bool          not in constant time: never for a secret
@@ -10,12 +10,12 @@ port has the emitter, bytecode where it has not, slices and `binascii` on CPytho
                                                   bytes that begins with ids[at:at+size], or -1
     crc32_into(out, at, data, start, size, seed_zero)
                                                   IEEE CRC-32 (as zlib), 4 bytes little-endian
-                                                  at out[at]; goes on from there if not seed_zero
+                                                  at out[at]; continues that if not seed_zero
     crc16(data, start, size, crc) -> int          CRC-16/CCITT-FALSE; begin with crc 0xFFFF
 
-A position outside a buffer is our own mistake, caught by assertion: check a peer's sizes first.
-A value is at most 2^30 - 1 wherever an int is taken or given: larger ones live on the heap of a
-32-bit board.
+An offset outside a buffer is our own mistake and fails an assertion: check sizes from a peer
+first. Ints are at most 2^30 - 1, in both directions: larger ones are heap objects on a 32-bit
+board.
 """
 
 from drupelet.base.compat import ON_BOARD
@@ -99,7 +99,7 @@ def put_u32_le(buf: "bytearray | memoryview", at: int, value: int) -> None:
 def add_u48_le(buf: "bytearray | memoryview", at: int, amount: int) -> None:
     """Add `amount` (0..2^29 - 1) to the 6-byte little-endian counter at buf[at], modulo 2^48."""
     for _ in range(3):
-        # The carry plus 16 bits stays under 2^30: nothing lands on the heap.
+        # The carry plus 16 bits stays below 2^30, so nothing is allocated.
         amount += buf[at] | buf[at + 1] << 8
         buf[at] = amount & 255
         buf[at + 1] = amount >> 8 & 255

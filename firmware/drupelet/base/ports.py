@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""Ports of more rooms than one: what is handed to them has these shapes.
+"""Ports that several rooms use.
 
 Every implementation of a port passes the port's contract suite in tests/.
 """
@@ -7,12 +7,12 @@ Every implementation of a port passes the port's contract suite in tests/.
 from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
-# What an AEAD makes of a key; only that AEAD knows what it is.
+# A key in the form that an AEAD needs, opaque to everybody else.
 Cipher = Any
 
 
 class HashPort(Protocol):
-    """The id of a message of one family, in pieces; `start`, `update` …, `digest_into`."""
+    """Computes message ids of one family in pieces: `start`, `update` ..., `digest_into`."""
 
     def start(
         self, group_id: Buffer, at: int, timestamp: Buffer, ts_at: int, body_size: int
@@ -22,7 +22,7 @@ class HashPort(Protocol):
 
 
 class BoxPort(Protocol):
-    """What the engine tells the black box; docs/DESIGN.md 18."""
+    """The black box, as the engine uses it; docs/DESIGN.md 18."""
 
     def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None: ...
     def log_id(self, now_ms: int, code: int, a: int, b: int, ids: Buffer, at: int) -> None: ...
@@ -30,7 +30,7 @@ class BoxPort(Protocol):
 
 
 class AeadPort(Protocol):
-    """AES-CCM with keys of 16 bytes, in place; `drupelet.base.ccm.Ccm` tells the sizes."""
+    """AES-CCM with keys of 16 bytes, in place; sizes as in `drupelet.base.ccm.Ccm`."""
 
     def cipher(self, key: bytes | bytearray, at: int) -> Cipher: ...
     def seal(
@@ -44,11 +44,11 @@ class AeadPort(Protocol):
 
 
 class KeyPort(Protocol):
-    """Where the chain records of one peer survive a power cut; docs/SPEC.md 11.2.
+    """Keeps the chain records of one peer over power cuts; docs/SPEC.md 11.2.
 
-    `load` gives E_STORAGE when there is no such record. After `save` and `drop` returned OK a cut
-    changes nothing any more; one in between leaves the old record or the new one. `revoke` ends
-    the keys of another peer: buf[at:] has its id [4] and their kid, u16, 0 for whatever there is.
+    `load` returns E_STORAGE if there is no such record. What `save` and `drop` did is durable once
+    they return OK; a power cut before that leaves the old record or the new one. `revoke` ends the
+    keys of another peer: buf[at:] has its id [4] and their kid, u16, 0 for any.
     """
 
     own_id: bytes
@@ -61,9 +61,9 @@ class KeyPort(Protocol):
 
 
 class ArbiterPort(Protocol):
-    """Shares one payload per epoch among the live links to a peer; `link.arbiter`."""
+    """Lets the live links to a peer share one payload per epoch; `link.arbiter`."""
 
     def begin(self, peer: int) -> None: ...
     def end(self, peer: int) -> None: ...
-    def paid(self, peer: int, link: Any) -> None: ...
+    def note_payload(self, peer: int, link: Any) -> None: ...
     def turn_ms(self, peer: int, link: Any, now_ms: int) -> int: ...

@@ -1,4 +1,4 @@
-"""A channel of Scalable Data Sync with SDS-R (specs/sds.md): many participants on one topic.
+"""A channel: Scalable Data Sync with SDS-R (specs/sds.md) among many participants on one topic.
 
     channel = open_channel(b"0", b"me", RamKeeper(128, 1024), random_byte)
     channel.clock.set_wall(epoch_ms8, now_ms, trusted)
@@ -7,13 +7,12 @@
     sleep for channel.wake_ms(now_ms)
     event = channel.next_event(); channel.event_handle
 
-No peer has state of its own here: what is sent goes to all who listen. Messages enter the log
-once, after what they depend on; the log is ordered by Lamport value, then by id, and is the same
-with every participant.
+There is no state per peer: every frame is broadcast to all participants. Each message enters the
+local log once, after its causal dependencies. The log is ordered by Lamport value, then by id, and
+is the same at every participant.
 """
 
-# From the bottom up: an import inside an import inside an import takes C stack, and boards have
-# little of it.
+# Import the lowest modules first: nested imports take C stack, of which boards have little.
 # ruff: isort: off
 import drupelet.channel.keeper
 import drupelet.channel.log  # noqa: F401
@@ -50,16 +49,16 @@ if TYPE_CHECKING:
 
     from drupelet.channel.ports import BloomPort, Buffer, KeeperPort, Key
 
-EPHEMERAL = const(1)  # `receive`: an ephemeral message, its content in the frame
+EPHEMERAL = const(1)  # result of `receive`: an ephemeral message, whose content is in the frame
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # a message of another participant entered the log
-EVENT_GAP = const(2)  # the same, but something that it depends on is lost
-EVENT_ACKNOWLEDGED = const(3)  # a message of ours is known to somebody
+EVENT_GAP = const(2)  # the same, but a dependency of it is irretrievably lost
+EVENT_ACKNOWLEDGED = const(3)  # another participant has a message of ours
 
 
 class Channel:
-    """One participant's side of one channel; tables have their sizes for life."""
+    """One participant of one channel; its tables are allocated once."""
 
     def __init__(
         self, id: bytes, participant: bytes, keeper: "KeeperPort", bloom: "BloomPort",
@@ -78,15 +77,15 @@ class Channel:
         self.log = LocalLog(participant, keeper, bloom, self.decoder, self.repair, settings)
         self.outbox = Outbox(keeper, settings)
         self.writer = FrameWriter(id, self.log)
-        self.key = bytearray(8)  # of the message at hand
+        self.key = bytearray(8)  # of the open message
         self._events = bytearray(CHANNEL_EVENTS_MAX)
         self._event_handles = [0] * CHANNEL_EVENTS_MAX
         self._event_first = 0
         self.event_count = 0
         self.event_handle = 0
-        self._heard = False  # something came since our last frame
-        self._heard_ms = -1  # when something of another came last
-        self._changed = True
+        self._heard = False  # a frame was received since our last one
+        self._heard_ms = -1  # when the last frame of another participant was received
+        self._changed = True  # `_wake_ms` is out of date
         self._hurries = False  # the next sync message was moved forward
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
@@ -100,10 +99,11 @@ class Channel:
     def publish(
         self, content: "Buffer", at: int, size: int, now_ms: int, id: "Key | None" = None
     ) -> int:
-        """Put a message of ours into the log and on its way; its handle, or E_CAPACITY.
+        """Log a message of ours and queue it for sending; return its handle, or E_CAPACITY.
 
-        content: 1 byte at least. id: UTF-8, unique in the channel; None: a hash of the message.
-        Refused while too many of ours are unacknowledged, or when it is too long for a frame.
+        content: at least 1 byte. id: UTF-8, unique in the channel; None: a hash of the message.
+        E_CAPACITY: too many of our messages are unacknowledged, or the message is too long for a
+        frame.
         """
         assert size > 0, "a message without content would be a sync message"
         if self.outbox.rows.is_full():
@@ -120,7 +120,7 @@ class Channel:
             return size
         handle = self.keeper.put(key, size, False)
         if handle > 0:
-            # What it names has something that depends on it now.
+            # Mark the messages of its causal history as referenced.
             self.decoder.open(self.keeper.work, 0, size)
             self.log.count_missing(now_ms, False)
             self.log.enter(key, handle)
@@ -128,14 +128,14 @@ class Channel:
         return handle
 
     def send_later(self, handle: int, now_ms: int) -> None:
-        """Put a kept message, whose key is known, into the outgoing buffer, which has room."""
+        """Add a kept message, whose key is in `key`, to the outgoing buffer, which has room."""
         self.outbox.add(self.key, handle, now_ms)
         self._changed = True
 
     def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
-        """Write a frame with a short-lived message, to be sent once; its size or E_CAPACITY.
+        """Write a frame with an ephemeral message, to be sent once; its size or E_CAPACITY.
 
-        It has no Lamport value, history or filter, and nobody keeps it.
+        Such a message has no Lamport value, history or filter, and nobody keeps it.
         """
         assert size > 0
         self.repair.identity.id_into(
@@ -146,39 +146,40 @@ class Channel:
     # --- in ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Take in one frame: OK, EPHEMERAL, E_PEER (counted) or E_CAPACITY (it may come again).
+        """Handle a received frame; OK, EPHEMERAL, E_PEER (malformed) or E_CAPACITY (no room).
 
-        Of an ephemeral message the content is where `decoder` has it.
+        The content of an ephemeral message is where `decoder` says. A message refused for
+        E_CAPACITY is requested again later.
         """
         message = self.decoder
         log = self.log
         code = message.open(frame, 0, size)
-        known = 0 < message.sender_size <= CHANNEL_NAME_MAX
-        known = known and 0 < message.id_size <= CHANNEL_MESSAGE_ID_MAX
-        if code != OK or not known or message.causal_count > CHANNEL_HISTORY_MAX:
+        is_named = 0 < message.sender_size <= CHANNEL_NAME_MAX
+        is_named = is_named and 0 < message.id_size <= CHANNEL_MESSAGE_ID_MAX
+        if code != OK or not is_named or message.causal_count > CHANNEL_HISTORY_MAX:
             self.malformed += 1
             return E_PEER
-        own = self.id
-        if message.channel_size != len(own) or not equal(
-            frame, message.channel_at, own, 0, len(own)
+        channel_id = self.id
+        if message.channel_size != len(channel_id) or not equal(
+            frame, message.channel_at, channel_id, 0, len(channel_id)
         ):
             self.foreign += 1
             return OK
-        mine = self._is_mine()
+        is_mine = self._is_mine()
         if not message.has_lamport:
             if message.content_size == 0:
                 self.malformed += 1
                 return E_PEER
-            self.own += mine
-            return OK if mine else EPHEMERAL
+            self.own += is_mine
+            return OK if is_mine else EPHEMERAL
         self._changed = True
         self.bloom.key_into(self.key, 0, frame, message.id_at, message.id_size)
         self.repair.on_received(self.key, frame, message.id_at, message.id_size)
-        if mine and not log.recovering:
+        if is_mine and not log.recovering:
             self.own += 1
             return OK
         self._heard = True
-        if not mine:
+        if not is_mine:
             self._heard_ms = now_ms
             self._review(frame, now_ms)
         code = OK
@@ -195,7 +196,7 @@ class Channel:
         return self.log.is_mine(message.buf, message.sender_at, message.sender_size)
 
     def _review(self, frame: bytearray, now_ms: int) -> None:
-        """Review ACK status, and SDS-R's look at the repair request."""
+        """Review ACK status; look at the repair requests (specs/sds.md, "SDS Repair")."""
         message = self.decoder
         self._acknowledge(True)
         if message.bloom_at >= 0:
@@ -204,16 +205,15 @@ class Channel:
             else:
                 self.filters += 1
         message.rewind()
-        left = CHANNEL_REQUESTS_MAX if self.settings.repair else 0
-        while left and message.next(REPAIR):
-            left -= 1
+        requests_left = CHANNEL_REQUESTS_MAX if self.settings.repair else 0
+        while requests_left and message.next(REPAIR):
+            requests_left -= 1
             self._requested(frame, now_ms)
 
     def _acknowledge(self, notify: bool) -> None:
-        """Messages of ours that the open message names leave the outgoing buffer.
+        """Remove the messages that the open message names from the outgoing buffer.
 
-        What those depend on stays: a peer may name a message that itself still waits there for
-        what it depends on.
+        Their own dependencies stay: the peer may name a message that still waits there for them.
         """
         message = self.decoder
         log = self.log
@@ -229,14 +229,14 @@ class Channel:
                 log.set(row, AGAIN, False)
             row = self.outbox.rows.find(key)
             handle = self.outbox.rows.handle(row) if row >= 0 else 0
-            known = handle and self.keeper.names_into(handle, log.names)
-            if known and compare_ids(log.names, NAMES_ID, buf, at, size) == 0:
+            is_kept = handle and self.keeper.names_into(handle, log.names)
+            if is_kept and compare_ids(log.names, NAMES_ID, buf, at, size) == 0:
                 self.outbox.release(row)
                 if notify:
                     self._add_event(EVENT_ACKNOWLEDGED, handle)
 
     def _is_of_sender(self, row: int) -> bool:
-        """Whether one of the log is of the open message's sender, who tells us nothing by it."""
+        """Whether a message of the log is by the open message's sender, who has it anyway."""
         message = self.decoder
         names = self.log.names
         return (
@@ -246,7 +246,7 @@ class Channel:
         )
 
     def _requested(self, frame: bytearray, now_ms: int) -> None:
-        """An entry of a repair request: we ask no more for it, and may answer."""
+        """Handle an entry of a repair request: do not ask for it ourselves; perhaps answer."""
         message = self.decoder
         at = message.entry_at
         size = message.entry_size
@@ -258,14 +258,14 @@ class Channel:
         self.repair.on_requested(key, frame, at, size, now_ms)
         handle = self.keeper.find(key, frame, at, size)
         if handle and log.incoming.find(key) < 0 and self.keeper.load(handle):
-            # Who sent it stands in what we keep: an entry may not say so, or lie.
+            # Take the sender from the kept message: the entry may omit it, or be wrong.
             put_names(log.names, self.keeper.work, 0)
             self.repair.plan_response(key, handle, log.names, now_ms)
 
     def accept(self, now_ms: int, carried: bool) -> int:
-        """Take in the open message, whose key is known; its handle, 0: it is here, or a code.
+        """Accept the open message, whose key is in `key`; its handle, 0: a duplicate, or a code.
 
-        carried: it comes from elsewhere, not from this channel.
+        carried: the message comes from another channel (relay.py).
         """
         message = self.decoder
         log = self.log
@@ -275,28 +275,28 @@ class Channel:
             self.duplicates += 1
             row = log.rows.find(key)
             if row >= 0 and not carried and self.settings.heads_max:
-                # Its sender may not know that we have it: our next frame names it.
+                # Its sender may not know that we have it: name it in our next frame.
                 log.set(row, AGAIN, True)
             return OK
         if self._is_beyond(now_ms):
-            # It may have been delivered and forgotten: twice is worse than never.
+            # It may have been delivered and removed. Losing it is better than delivering it twice.
             self.too_old += 1
             log.forget(key)
             return OK
         if self.event_count == CHANNEL_EVENTS_MAX:
             self.refused += 1
             return E_CAPACITY
-        # What is lower is nearer to what can be delivered: it has the room.
-        highest = log.highest()
-        fits = highest < 0 or log.is_above(highest)
+        # Of the messages that wait, prefer lower Lamport values: they can be delivered earlier.
+        highest_row = log.highest()
+        fits = highest_row < 0 or log.is_above(highest_row)
         missing = log.count_missing(now_ms, fits)
         if missing and not fits:
             self.refused += 1
             self._refuse(now_ms)
             return E_CAPACITY
-        if missing and highest >= 0:
+        if missing and highest_row >= 0:
             self.refused += 1
-            log.put_off(highest, now_ms)
+            log.put_off(highest_row, now_ms)
         size = self.writer.stripped_into(message)
         handle = self.keeper.put(key, size, missing > 0) if size > 0 else E_CAPACITY
         if handle < 0:
@@ -312,17 +312,18 @@ class Channel:
         return handle
 
     def _is_beyond(self, now_ms: int) -> bool:
-        """Whether a message that the keeper does not have may have been there before."""
+        """Whether the open message, which the keeper does not have, may have been removed."""
         keeper = self.keeper
         lamport = self.decoder.lamport
-        far = self.clock.is_far(lamport, now_ms)
+        is_far = self.clock.is_far(lamport, now_ms)
         copy(keeper.limit, 0, self.clock.limit, 0, 8)
         if not keeper.left:
             return False
-        return compare(lamport, 0, keeper.horizon, 0) <= 0 or (far and keeper.left_far > 0)
+        return compare(lamport, 0, keeper.horizon, 0) <= 0 or (is_far and keeper.left_far > 0)
 
     def _refuse(self, now_ms: int) -> None:
-        """Plan to ask for the open message, which has no room to wait, in place of its entries."""
+        """Plan a request for the open message, which has no room to wait, and drop the requests
+        for refused messages that it names."""
         message = self.decoder
         log = self.log
         buf = message.buf
@@ -338,13 +339,13 @@ class Channel:
     # --- into the log ---
 
     def _deliver(self, handle: int, now_ms: int) -> None:
-        """Deliver Message, Resolve Conflicts; whatever waited for it is checked again."""
+        """Put the open message into the log (specs/sds.md "Deliver Message"); count it."""
         self.clock.adopt(self.decoder.lamport, now_ms)
         self.log.enter(self.key, handle)
         self.delivered += 1
 
     def _settle(self, now_ms: int) -> None:
-        """Deliver what waits for nothing any more, lowest Lamport value first."""
+        """Deliver waiting messages that miss nothing any more, lowest Lamport value first."""
         while self.event_count < CHANNEL_EVENTS_MAX:
             row = self.log.next_ready(now_ms)
             if row < 0:
@@ -352,7 +353,8 @@ class Channel:
             self._release(row, now_ms, EVENT_MESSAGE)
 
     def _give_up(self, now_ms: int) -> bool:
-        """Deliver, with a gap, what waits for too long; False: there is none, or no room."""
+        """Deliver one message that has waited for too long, as EVENT_GAP; False: there is none, or
+        no room for an event."""
         row = self.log.next_overdue(now_ms)
         if row < 0 or self.event_count == CHANNEL_EVENTS_MAX:
             return False
@@ -361,7 +363,7 @@ class Channel:
         return True
 
     def _release(self, row: int, now_ms: int, event: int) -> None:
-        """A waiting message enters the log."""
+        """Move a waiting message into the log and queue its event."""
         handle = self.log.release(row, self.key)
         if handle:
             self._deliver(handle, now_ms)
@@ -370,7 +372,7 @@ class Channel:
             self.refused += 1
 
     def _add_event(self, event: int, handle: int) -> None:
-        """Queue an event for the client; an acknowledgement is dropped where there is no room."""
+        """Queue an event for the client; if the queue is full, drop it (only acknowledgements)."""
         if self.event_count < CHANNEL_EVENTS_MAX:
             place = (self._event_first + self.event_count) % CHANNEL_EVENTS_MAX
             self._events[place] = event
@@ -378,7 +380,7 @@ class Channel:
             self.event_count += 1
 
     def next_event(self) -> int:
-        """What the client should know next, with `event_handle`; EVENT_NONE: nothing."""
+        """Return the next event for the client and set `event_handle`; EVENT_NONE: none."""
         if not self.event_count:
             return EVENT_NONE
         place = self._event_first
@@ -391,7 +393,7 @@ class Channel:
     # --- out ---
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame due; its size, or 0 for none now. `frame` has room for `work`."""
+        """Write the next frame that is due; its size, or 0. `frame` is as long as keeper.work."""
         self.turn(now_ms)
         size = self._message(frame, now_ms)
         if not size and self._repairs_left:
@@ -403,18 +405,18 @@ class Channel:
             self._changed = True
             if self.keeper.barrier() == OK:
                 return size
-        # Nothing, or what it acknowledges might be lost.
+        # Nothing is due; or flash failed, and a frame would acknowledge what may be lost.
         self._changed = False
         self._wake_ms = later_ms(now_ms, self._wait_ms(now_ms))
         return 0
 
     def turn(self, now_ms: int) -> None:
-        """Let time pass. While nothing can leave, call it at least once in three days."""
+        """Advance the clocks and timers; call it at least once in three days if nothing polls."""
         self.clock.advance(now_ms)
         self._settle(now_ms)
         self._sweep(now_ms)
         if self.log.again and not self._hurries:
-            # Each message that came again goes on coming until a frame names it.
+            # A message that was received again is resent until a frame of ours names it.
             self._hurries = True
             wait_ms = (self.settings.period_ms >> 8) * self._random_byte()
             self._sync_ms = later_ms(now_ms, sooner_ms(self._sync_ms, now_ms, wait_ms))
@@ -422,11 +424,11 @@ class Channel:
             self._sync_ms = now_ms
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        """Time until `poll_into` may have a frame, in ms; 0 after each received frame."""
         return 0 if self._changed else sooner_ms(self._wake_ms, now_ms, WAIT_MS_MAX)
 
     def _sweep(self, now_ms: int) -> None:
-        """Once in a period: what may be lost, what is to be asked for again."""
+        """Once per period: give up lost dependencies, plan requests for missing ones."""
         if not is_due(now_ms, self._sweep_ms):
             return
         settings = self.settings
@@ -443,7 +445,7 @@ class Channel:
             log.recovering = False
 
     def _wait_ms(self, now_ms: int) -> int:
-        """Milliseconds until something is due."""
+        """Time until a frame or a sweep is due, in ms, at most WAIT_MS_MAX."""
         wait_ms = sooner_ms(self._sync_ms, now_ms, WAIT_MS_MAX)
         wait_ms = self.outbox.rows.wait_ms(now_ms, wait_ms, POSSIBLY)
         if self.log.incoming.count:
@@ -454,28 +456,28 @@ class Channel:
         return soonest_ms
 
     def _message(self, frame: bytearray, now_ms: int) -> int:
-        """A message of the outgoing buffer."""
+        """Write the next message of the outgoing buffer; the frame's size, or 0."""
         row = self.outbox.next(now_ms, self._heard_ms)
         if row < 0:
             return 0
         size = self.repeat_into(frame, self.outbox.rows.handle(row), now_ms)
-        if not size:  # the store lost it: nothing can be sent again
+        if not size:  # the keeper lost it
             self.outbox.rows.remove(row)
             self.refused += 1
         return size
 
     def repeat_into(self, frame: bytearray, handle: int, now_ms: int) -> int:
-        """Write a kept message with today's filter and repair request; its size, 0: it is gone."""
+        """Write a kept message with the current filter and repair request; its size, 0: gone."""
         size = self.keeper.load(handle)
         if size:
             self.decoder.open(self.keeper.work, 0, size)
             size = self.writer.completed_into(frame, self.decoder, size, now_ms)
-            if not self.log.again:  # else only a sync message says that we have it
+            if not self.log.again:  # else a sync message must still acknowledge duplicates
                 self._plan_sync(now_ms)
         return size
 
     def _response(self, frame: bytearray, now_ms: int) -> int:
-        """A message that somebody misses and nobody has sent yet."""
+        """Write a message that another participant requested; the frame's size, or 0."""
         handle = self.repair.next_response(now_ms)
         if not handle:
             return 0
@@ -486,21 +488,21 @@ class Channel:
         return size
 
     def _plan_sync(self, now_ms: int) -> None:
-        """After this time without another frame, and as long again at random."""
+        """Plan the next sync message after one to two `sync_ms` without another frame."""
         wait_ms = self.settings.sync_ms
         wait_ms += (wait_ms >> 8) * self._random_byte()
         self._sync_ms = later_ms(now_ms, wait_ms)
         self._heard = self._hurries = False
 
     def _sync(self, frame: bytearray, now_ms: int) -> int:
-        """A periodic sync message, unless others were heard and nothing is to be asked for."""
+        """Write a sync message, unless others were heard and there is nothing to request."""
         size = 0
-        asks = self.writer.next_request(now_ms) >= 0
+        has_request = self.writer.next_request(now_ms) >= 0
         settings = self.settings
         if not settings.send_sync:
-            if asks and settings.ask_into is not None:
+            if has_request and settings.ask_into is not None:
                 size = settings.ask_into(frame, now_ms)
-        elif asks or not self._heard or self.log.again:
+        elif has_request or not self._heard or self.log.again:
             self.clock.tick(now_ms)
             size = self.writer.sync_into(frame, self.clock.value, now_ms)
             self.syncs += 1
@@ -510,23 +512,23 @@ class Channel:
     # --- after a restart ---
 
     def restore(self, now_ms: int) -> None:
-        """Take up what the keeper has of late: log, filter, clock, what waits.
+        """Rebuild log, filter, clock and waiting messages from the newest messages of the keeper.
 
-        Ours count as unacknowledged, unless a kept message names them. Events are not given again.
+        Messages of ours count as unacknowledged unless a kept message names them. No events.
         """
         settings = self.settings
         first = self.keeper.tail(settings.ids_max + settings.incoming_max)
         while self._restore_waiting(first, now_ms):
             pass
         for handle in self._kept(first):
-            mine = self._is_mine()
-            if not mine:
+            is_mine = self._is_mine()
+            if not is_mine:
                 self._acknowledge(False)
             if self.log.incoming.find(self.key) < 0:
-                self._restore_one(handle, mine, now_ms)
+                self._restore_one(handle, is_mine, now_ms)
 
     def _kept(self, handle: int) -> "Iterator[int]":
-        """Open what was kept after a message, one after the other, and note its key."""
+        """Open each message kept after `handle` in turn and compute `key`; yield its handle."""
         message = self.decoder
         work = self.keeper.work
         handle = self.keeper.next(handle)
@@ -537,9 +539,9 @@ class Channel:
             handle = self.keeper.next(handle)
 
     def _restore_waiting(self, first: int, now_ms: int) -> bool:
-        """Find messages that wait for what is not here, or waits itself; False: no more.
+        """Find kept messages whose dependencies are missing or wait themselves; False: no more.
 
-        What is in the log stays there, whatever became of what it depends on.
+        Messages that were in the log before the restart do not wait again.
         """
         log = self.log
         count = log.incoming.count
@@ -553,7 +555,7 @@ class Channel:
         return log.incoming.count > count
 
     def _restore_one(self, handle: int, mine: bool, now_ms: int) -> None:
-        """A kept message is in the log again."""
+        """Put the open kept message into the log again."""
         outbox = self.outbox
         key = self.key
         self.clock.adopt(self.decoder.lamport, now_ms)
@@ -571,10 +573,10 @@ def open_channel(
     id: bytes, participant: bytes, keeper: "KeeperPort", random_byte: "Callable[[], int]",
     settings: "Settings | None" = None, now_ms: int = 0,
 ) -> Channel:  # fmt: skip
-    """Make a channel of dialect `sds` with a filter of the settings, and restore its log.
+    """Return a channel of dialect `sds` with the settings' filter, its log restored.
 
-    id: at most 66 bytes of UTF-8; participant: 1 to 66, unique in the channel. Raises
-    CapacityError for settings with longer waits than there are.
+    id: at most 66 bytes of UTF-8; participant: 1 to 66 bytes, unique in the channel. Raises
+    CapacityError if a wait in the settings is too long.
     """
     settings = settings or Settings()
     wait_ms = max(settings.period_ms * settings.possibly_periods, 2 * settings.sync_ms)
@@ -584,6 +586,6 @@ def open_channel(
     bloom = Bloom(settings.bloom_capacity, settings.bloom_bits, settings.bloom_hashes)
     channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)
     channel.restore(now_ms)
-    # A new participant, or one that lost its log.
+    # A new participant, or one that lost its log, accepts messages of its own from others.
     channel.log.recovering = channel.log.recovering or not keeper.next(0)
     return channel

@@ -1,19 +1,19 @@
-"""A channel's messages in files of a board: the keeper that survives a power cut.
+"""The keeper of a channel's messages in files of a board; it survives power cuts.
 
-    C0000001.CHN   head 20: "DRPC" | version 2 | messages went u8 | far ones went u8 | 0 |
+    C0000001.CHN   head 20: "DRPC" | version 2 | messages removed u8 | far ones removed u8 | 0 |
                    horizon 8 | crc32 4, then records
     record         size u16, big-endian | crc32 4 of size and content | content: a kept frame
-                   (keeper.py), or the handle 4 of one that has waited and is in the log now
+                   (keeper.py), or a mark: the handle 4 of a message that waited and was delivered
 
-The highest bit of a size: the message waits for a dependency. Files of version 1 do not say so:
-what they hold counts as being in the log.
+The highest bit of a size says that the message waits for a dependency. Files of version 1 do not
+have it: their messages count as being in the log.
 
-A handle is the file's number modulo 2^30 // file_size, times file_size, plus the place in it; in
-RAM the number counts from the oldest file, so that handles go up from there.
+A handle is file_size times the file's number modulo 2^30 // file_size, plus the offset in the
+file. In RAM the number counts from the oldest file, so that handles rise from there.
 
-CRCs and Lamport values are little-endian. Files are appended to and removed whole, the oldest
-first; one that was not written by this boot is never added to, so what a power cut left at its end
-does no harm. Opening scans them once. Keys and handles of all messages are in RAM, 12 B each.
+CRCs and Lamport values are little-endian. Files are only appended to, and removed whole, the
+oldest first. A file of an earlier boot is never appended to, so an incomplete record at its end
+does no harm. `open` scans all files once. RAM has the key and handle of each message, 12 bytes.
 """
 
 from drupelet.base.compat import const
@@ -34,11 +34,11 @@ _FAR_AT = const(6)
 _HORIZON_AT = const(8)
 _HEAD_CRC_AT = const(16)
 _RECORD_HEAD = const(6)
-# Names, channel and Lamport value of a kept frame are within this.
+# Sender, id, channel and Lamport value of a kept frame are within its first bytes.
 _FRONT_SIZE = const(216)
 _MARK_SIZE = const(4)
 _SIZE_MAX = const(0x7FFF)  # the bit above it: _WAITS
-_HANDLES = const(1 << 30)  # larger ones would be no small ints
+_HANDLES = const(1 << 30)  # larger handles would not be small ints
 _STRIDE = const(12)
 # Bits of the state of a row of the index.
 _PINNED = const(1)
@@ -52,9 +52,9 @@ def _name(number: int) -> str:
 
 
 class FlashKeeper(Keeper):
-    """At most `kept_max` messages in `files_max` files of `file_size` bytes; `open` first.
+    """Keeps at most `kept_max` messages in `files_max` files of `file_size` bytes.
 
-    The files are the channel's own: a folder, or a Files port, for each.
+    Call `open` first. Each channel needs a Files port (a folder) of its own.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class FlashKeeper(Keeper):
         self._file_size = file_size
         self._rows = KeyRows(kept_max, _STRIDE)  # in the order of handles
         self._files_max = files_max
-        self._base = 0  # added to a number in a file's name
-        self._fds: "dict[int, int]" = {}  # of the files that are open, by number
+        self._base = 0  # a file's number in its name, less its number in RAM
+        self._fds: "dict[int, int]" = {}  # descriptor of each file by its number
         self._number = 0  # the file that is written; 0: the next record begins a new one
         self._newest = 0
         self._end = 0
-        self._written = 0  # messages in it: not so many that the oldest file is all there is
+        self._written = 0  # messages in it; bounded, so that one file does not hold all of them
         self._dirty = False
         self._front = bytearray(_FRONT_SIZE)
         self._key = bytearray(8)
@@ -83,7 +83,7 @@ class FlashKeeper(Keeper):
     # --- opening ---
 
     def open(self) -> int:
-        """Recover by one scan; the count of damaged places, or a code."""
+        """Scan all files; return how many are damaged, or a code."""
         numbers = []
         for name in self._files.names():
             if name.endswith(".CHN") and name[1:8].isdigit():
@@ -112,9 +112,9 @@ class FlashKeeper(Keeper):
         return OK
 
     def _open_file(self, number: int, create: bool) -> int:
-        """Open a file, at the cost of the oldest one if there is no room; its fd or a code."""
-        full = len(self._fds) == self._files_max or (create and self._rows.is_full())
-        if full and not self._remove_oldest():
+        """Open a file, removing the oldest one if there is no room; its descriptor or a code."""
+        is_full = len(self._fds) == self._files_max or (create and self._rows.is_full())
+        if is_full and not self._remove_oldest():
             return E_CAPACITY
         code = self.barrier() if create else OK
         fd = self._files.open(_name(self._base + number), create) if code == OK else code
@@ -123,13 +123,13 @@ class FlashKeeper(Keeper):
         return fd
 
     def _read_head(self, fd: int) -> bool:
-        """Read a file's head, which tells what went before it."""
+        """Read a file's head, which says what was removed before; False if it is damaged."""
         head = self._front
         if self._files.read_into(fd, 0, head, 0, _HEAD_SIZE) != _HEAD_SIZE:
             return False
         crc32_into(self._key, 0, head, 0, _HEAD_CRC_AT, True)
-        known = equal(head, 0, _MAGIC, 0, 4) and 0 < head[4] <= _VERSION
-        if not known or not equal(head, _HEAD_CRC_AT, self._key, 0, 4):
+        is_known = equal(head, 0, _MAGIC, 0, 4) and 0 < head[4] <= _VERSION
+        if not is_known or not equal(head, _HEAD_CRC_AT, self._key, 0, 4):
             return False
         self.left = max(self.left, head[_WENT_AT])
         self.left_far = max(self.left_far, head[_FAR_AT])
@@ -138,7 +138,7 @@ class FlashKeeper(Keeper):
         return True
 
     def _index_record(self, handle: int, size: int) -> None:
-        """Index the frame in `work`, which is at `handle`, or apply the mark that it is."""
+        """Index the frame in `work`, whose handle is given, or apply the mark in `work`."""
         work = self.work
         if size == _MARK_SIZE:
             row = self._rows.find_handle(self._far(get_u32(work, 0), -self._base))
@@ -148,25 +148,26 @@ class FlashKeeper(Keeper):
         waits = self._front[0] >> 6 & _WAITS
         at = 3 + work[1]
         self._bloom.key_into(self._key, 0, work, at + 1, work[at])
-        known = self._rows.is_full() or self.find(self._key, work, at + 1, work[at])
-        if not known:
+        if not self._rows.is_full() and not self.find(self._key, work, at + 1, work[at]):
             self._rows.insert(self._rows.count, self._key, handle)
             self._rows.set_state(self._rows.count - 1, waits)
 
     # --- files ---
 
     def _fd(self, handle: int) -> int:
-        """The descriptor of the file that a handle is in, or -1."""
+        """Return the descriptor of the file that a handle is in, or -1."""
         return self._fds.get(handle // self._file_size, -1)
 
     def _far(self, handle: int, files: int) -> int:
-        """A handle in RAM as one in a file, or the other way round."""
+        """Return a handle with `files` added to its file number: from RAM to file form or back."""
         size = self._file_size
         return (handle // size + files) % (_HANDLES // size) * size + handle % size
 
     def _read(self, fd: int, at: int) -> int:
-        """The record at `at` into `work`; its size, 0: the end, E_STORAGE: damaged. Its flag is
-        the highest bit of `_front`."""
+        """Read the record at `at` into `work`; its size, 0: end of file, E_STORAGE: damaged.
+
+        The record's flag is then the highest bit of `_front`.
+        """
         head = self._front
         count = self._files.read_into(fd, at, head, 0, _RECORD_HEAD)
         size = get_u16(head, 0) & _SIZE_MAX
@@ -179,10 +180,10 @@ class FlashKeeper(Keeper):
         return size if equal(head, 2, head, 6, 4) else E_STORAGE
 
     def _rotate(self) -> int:
-        """Begin a new file, at the cost of the oldest one if there is no room; OK or a code."""
+        """Begin a new file, removing the oldest one if there is no room; OK or a code."""
         number = self._newest + 1
         if number >= _HANDLES // self._file_size:
-            return E_CAPACITY  # until the next boot: handles are not used again
+            return E_CAPACITY  # until the next boot renumbers: handles are not reused
         fd = self._open_file(number, True)
         if fd < 0:
             return fd
@@ -219,18 +220,18 @@ class FlashKeeper(Keeper):
         return True
 
     def _load_front(self, handle: int) -> int:
-        """The first bytes of a kept frame into `_front`; how many, 0: its names are damaged."""
+        """Read the first bytes of a kept frame into `_front`; their count, 0 if damaged."""
         front = self._front
         fd = self._fd(handle)
         at = handle % self._file_size + _RECORD_HEAD
         size = self._files.read_into(fd, at, front, 0, _FRONT_SIZE) if fd >= 0 else 0
-        # Sizes are looked at before anything is read by them: no CRC is checked here.
+        # Check the sizes of the names, because no CRC is checked here.
         if size <= 4 or front[1] > CHANNEL_NAME_MAX or front[1] > size - 4:
             return 0
         return size if 4 + front[1] + front[3 + front[1]] <= size else 0
 
     def barrier(self) -> int:
-        """Make durable what was put; before a frame leaves that tells of it."""
+        """Flush what was put, before a frame that acknowledges it is sent; OK or a code."""
         if not self._dirty:
             return OK
         fd = self._fd(self._number * self._file_size)
@@ -241,10 +242,10 @@ class FlashKeeper(Keeper):
     # --- the port ---
 
     def put(self, key: "Key", size: int, waits: bool) -> int:
-        """Keep work[:size]; its handle, or a code."""
+        """Keep work[:size]; return its handle, or a code."""
         rows = self._rows
-        full = rows.is_full() or self._written == rows.rows_max // self._files_max
-        handle = self._append(self.work, size, waits, full)
+        needs_file = rows.is_full() or self._written == rows.rows_max // self._files_max
+        handle = self._append(self.work, size, waits, needs_file)
         if handle > 0:
             self._written += 1
             rows.insert(rows.count, key, handle)
@@ -252,7 +253,7 @@ class FlashKeeper(Keeper):
         return handle
 
     def _append(self, data: bytearray, size: int, flag: bool, full: bool) -> int:
-        """Append a record, to a new file if the present one is full; its handle, or a code."""
+        """Append a record, to a new file if the current one is full; its handle, or a code."""
         total = _RECORD_HEAD + size
         if full or not self._number or self._end + total > self._file_size:
             code = self._rotate()
@@ -269,19 +270,19 @@ class FlashKeeper(Keeper):
         if code == OK:
             code = self._files.append(fd, data, 0, size)
         if code != OK:
-            self._number = 0  # its end is undefined now
+            self._number = 0  # where this file ends is not known any more
             return code
         self._end += total
         self._dirty = True
         return handle
 
     def load(self, handle: int) -> int:
-        """The frame into `work`; its size, 0: it is gone, or damaged."""
+        """Read a message's frame into `work`; its size, 0: it is gone or damaged."""
         fd = self._fd(handle)
         return max(self._read(fd, handle % self._file_size), 0) if fd >= 0 else 0
 
     def find(self, key: "Key", id: "Buffer", at: int, size: int) -> int:
-        """Handle of a message by key and id, or 0."""
+        """Return the handle of the message with this key and id, or 0."""
         rows = self._rows
         row = rows.find(key)
         while 0 <= row < rows.count:
@@ -293,17 +294,17 @@ class FlashKeeper(Keeper):
         return 0
 
     def names_into(self, handle: int, out: bytearray) -> bool:
-        """Write who sent a message and its id to `out`; False: it is gone."""
+        """Write sender and id of a message to `out`; False: it is gone."""
         if not self._load_front(handle):
             return False
         put_names(out, self._front, 0)
         return True
 
     def pin(self, handle: int, pinned: bool) -> None:
-        """A pinned message stays; others go when room is needed.
+        """Pin a message or let it go; pinned ones are not removed to make room.
 
-        That one which waited is in the log is written down. Where there is no room for that, it
-        waits again after a restart.
+        Letting a waiting message go appends a mark that it was delivered. If there is no room for
+        the mark, the message waits again after a restart.
         """
         rows = self._rows
         if not pinned and self.waited_ms(handle) == 0:
@@ -314,24 +315,24 @@ class FlashKeeper(Keeper):
             rows.set_state(row, rows.state(row) | _PINNED if pinned else 0)
 
     def waited_ms(self, handle: int) -> int:
-        """0: it waits for a dependency, since nobody knows when; -1: it is in the log."""
+        """0: the message waits for a dependency, since an unknown time; -1: it is in the log."""
         row = self._rows.find_handle(handle)
         return 0 if row >= 0 and self._rows.state(row) & _WAITS else -1
 
     def drop(self, handle: int) -> None:
-        """Forget a message: it may come again."""
+        """Forget a message; it can be received again."""
         row = self._rows.find_handle(handle)
         if row >= 0:
             self._rows.remove(row)
 
     def next(self, handle: int) -> int:
-        """Handle of the message that was put after that one (0: the first), or 0."""
+        """Return the handle of the message put after `handle` (0: the first message), or 0."""
         for row in range(self._rows.count):
             if self._rows.handle(row) > handle:
                 return self._rows.handle(row)
         return 0
 
     def tail(self, count: int) -> int:
-        """The handle behind which are the last `count` messages that were put."""
+        """Return the handle after which the last `count` messages were put."""
         row = self._rows.count - count
         return self._rows.handle(row - 1) if row > 0 else 0

@@ -1,5 +1,5 @@
-"""What the frames of a channel say (specs/sds.md "Send Message", "Periodic Sync Message",
-"SDS-R send message"): who, which, where, when; causal history; filter and repair request."""
+"""Writes the frames of a channel (specs/sds.md "Send Message", "Periodic Sync Message", "SDS-R
+send message"): sender, id, channel, Lamport value; causal history; filter and repair request."""
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
@@ -7,6 +7,7 @@ from drupelet.base.limits import CHANNEL_REQUESTS_SENT
 from drupelet.base.memory import copy
 from drupelet.channel.keeper import NAMES_ID
 from drupelet.channel.log import AGAIN, IN_LAMPORT, IN_STRIDE, REFERENCED
+from drupelet.wire.protobuf import bytes_size
 from drupelet.wire.sds.message import (
     BLOOM,
     CAUSAL,
@@ -15,7 +16,6 @@ from drupelet.wire.sds.message import (
     MESSAGE_ID,
     SENDER_ID,
     Encoder,
-    bytes_size,
 )
 
 TYPE_CHECKING = False
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from drupelet.wire.sds.message import Decoder
 
 OWN_ID_SIZE = const(64)
-# Tags and lengths: of an entry and its id; as many for its name, and for its hint.
+# Most tag and length bytes of an entry and its id; of its sender; of its hint.
 _ENTRY_EXTRA = const(5)
-# An entry of a repair request, at most: an id of 66 bytes, a name of 32.
+# The longest entry of a repair request: an id of 66 bytes, a sender of 32.
 _REQUEST_SIZE = const(108)
 _SYNC_ID = b"sync"
 
@@ -41,17 +41,17 @@ class FrameWriter:
         self._encoder = Encoder()
         self.text = bytearray(OWN_ID_SIZE)  # an id of ours, or a hint
         self._skipped = 0  # unreferenced messages that the last sync messages named
-        self._cramped = False  # the last one had no room for any of them
+        self._cramped = False  # the last sync message had no room for any of them
 
     # --- messages ---
 
     def message_into(
         self, id: "Key", lamport: bytearray, content: "Buffer", at: int, size: int
     ) -> int:
-        """Write a message of ours to the keeper's buffer; its size, or E_CAPACITY."""
+        """Write a message of ours to keeper.work; its size, or E_CAPACITY."""
         out = self._encoder
         work = self._log.keeper.work
-        # The frame that it leaves in has a filter, too.
+        # When it is sent, its frame also has a filter.
         out.open(work, 0, len(work) - self._filter_size())
         code = self._put_head(id, len(id), lamport)
         code |= self._put_history(bytes_size(CONTENT, size), True)
@@ -59,7 +59,7 @@ class FrameWriter:
         return out.at if code == OK else E_CAPACITY
 
     def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
-        """Write a message with the id in `text`, no Lamport value, history or filter; its size."""
+        """Write an ephemeral message with the id in `text`; its size, or E_CAPACITY."""
         out = self._encoder
         out.open(frame, 0, len(frame))
         code = self._put_head(self.text, OWN_ID_SIZE, None)
@@ -67,9 +67,9 @@ class FrameWriter:
         return out.at if code == OK else E_CAPACITY
 
     def stripped_into(self, message: "Decoder") -> int:
-        """Write a received message without filter and repair request to the keeper's buffer.
+        """Write a received message to keeper.work without filter and repair request.
 
-        Its size, or E_CAPACITY.
+        Returns its size, or E_CAPACITY.
         """
         out = self._encoder
         buf = message.buf
@@ -89,9 +89,9 @@ class FrameWriter:
         return out.at if code == OK else E_CAPACITY
 
     def completed_into(self, frame: bytearray, message: "Decoder", size: int, now_ms: int) -> int:
-        """Write the open message in the keeper's buffer with today's filter and repair request.
+        """Write the open message of keeper.work with the current filter and repair request.
 
-        size: of the message, which ends with its content. Returns the frame's size.
+        size: the size of the message, which ends with its content. Returns the frame's size.
         """
         work = self._log.keeper.work
         out = self._encoder
@@ -104,12 +104,12 @@ class FrameWriter:
         return out.at + tail
 
     def sync_into(self, frame: bytearray, lamport: bytearray, now_ms: int) -> int:
-        """Write a sync message; its size."""
+        """Write a sync message; return its size."""
         out = self._encoder
         out.open(frame, 0, len(frame))
         code = self._put_head(_SYNC_ID, len(_SYNC_ID), lamport)
         assert code == OK, "no room in a frame"
-        # As much as there is room for.
+        # Its history has as many entries as there is room for.
         request = self.next_request(now_ms)
         self._put_history(_REQUEST_SIZE if request >= 0 else 0, False)
         self._put_filter_and_requests(request, now_ms)
@@ -117,8 +117,8 @@ class FrameWriter:
 
     def _put_head(self, id: "Key", size: int, lamport: "bytearray | None") -> int:
         out = self._encoder
-        mine = self._log.participant
-        code = out.put_bytes(SENDER_ID, mine, 0, len(mine))
+        participant = self._log.participant
+        code = out.put_bytes(SENDER_ID, participant, 0, len(participant))
         code |= out.put_bytes(MESSAGE_ID, id, 0, size)
         code |= out.put_text(CHANNEL_ID, self._id, 0, len(self._id))
         return code if lamport is None else code | out.put_lamport(lamport, 0)
@@ -126,26 +126,27 @@ class FrameWriter:
     # --- causal history ---
 
     def _put_history(self, rest: int, kept: bool) -> int:
-        """Write the newest messages of the log as causal history, oldest first.
+        """Write the newest messages of the log as causal history, oldest first; OK or E_CAPACITY.
 
-        Where there is room, also what came again, so that its sender learns that we have it, and
-        what nothing depends on yet: a participant that misses it would never hear of it. `rest`:
-        bytes that follow; `kept`: the message will be in the log. A sync message takes turns with
-        the latter, and gives up its filter for the former.
+        If there is room, also name messages that were received again, so that their sender learns
+        that we have them, and unreferenced messages, on which nothing depends yet: no other entry
+        would tell participants that miss them. rest: bytes that follow in the frame. kept: the
+        message will be in the log, so it is not a sync message. Consecutive sync messages take
+        turns through the unreferenced messages, and omit the filter to name those received again.
         """
         log = self._log
         out = self._encoder
-        # Where the last frame had no room for any of the latter, this one has one regular entry
-        # and no filter.
-        cramped = self._cramped and not kept
-        first = max(log.rows.count - (1 if cramped else log.settings.causal), 0)
-        heads = log.settings.heads_max
-        left = out.limit - rest
+        # If the last sync message had no room for an unreferenced message, make room in this one:
+        # one regular entry, no filter.
+        is_cramped = self._cramped and not kept
+        first = max(log.rows.count - (1 if is_cramped else log.settings.causal), 0)
+        extras_left = log.settings.heads_max
+        extras_end = out.limit - rest
         for row in range(first, log.rows.count):
-            left -= self._entry_size(log.rows.handle(row))
-        filter_size = 0 if kept or cramped else self._filter_size()
+            extras_end -= self._entry_size(log.rows.handle(row))
+        filter_size = 0 if kept or is_cramped else self._filter_size()
         skip = 0 if kept else self._skipped
-        shown = more = 0
+        shown_count = omitted_count = 0
         for row in range(log.rows.count):
             again = log.has(row, AGAIN)
             if row < first and not again:
@@ -156,24 +157,24 @@ class FrameWriter:
                     continue
             room = out.limit - rest - out.at
             if row < first:
-                room = left - out.at - (0 if again else filter_size)
-                room = room if heads > 0 or (again and not kept) else 0
+                room = extras_end - out.at - (0 if again else filter_size)
+                room = room if extras_left > 0 or (again and not kept) else 0
             if self._entry_size(log.rows.handle(row)) > room:
-                more += row < first
+                omitted_count += row < first
                 continue
             if row < first:
-                heads -= 1
-                shown += not again
+                extras_left -= 1
+                shown_count += not again
             log.set(row, AGAIN, False)
             if self._put_kept(log.rows.handle(row)) != OK:
                 return E_CAPACITY
         if not kept:
-            self._skipped = self._skipped + shown if more else 0
-            self._cramped = more > 0 and not shown
+            self._skipped = self._skipped + shown_count if omitted_count else 0
+            self._cramped = omitted_count > 0 and not shown_count
         return OK
 
     def _entry_size(self, handle: int) -> int:
-        """What a kept message takes as an entry of the causal history, at most."""
+        """Return the most bytes that a kept message takes as an entry of the causal history."""
         names = self._log.names
         if not self._log.keeper.names_into(handle, names):
             return 0
@@ -186,7 +187,7 @@ class FrameWriter:
         """Write a kept message as an entry of the causal history; OK or E_CAPACITY."""
         names = self._log.names
         if not self._log.keeper.names_into(handle, names):
-            return OK  # the store lost it
+            return OK  # the keeper lost it
         hints = self._log.settings.hints
         hint_size = -1 if hints is None else hints.hint_into(handle, self.text)
         return self._encoder.put_entry(
@@ -200,15 +201,15 @@ class FrameWriter:
         return bytes_size(BLOOM, len(self._log.bloom.bits)) if self._log.settings.send_bloom else 0
 
     def next_request(self, now_ms: int) -> int:
-        """The row of what is to be asked for first, if there would be room for it; or -1."""
+        """Return the row of the first request due, of messages there would be room for; or -1."""
         highest = self._log.highest()
         at = highest * IN_STRIDE + IN_LAMPORT if highest >= 0 else -1
         return self._log.repair.next_request(now_ms, self._log.incoming.table, at)
 
     def _put_filter_and_requests(self, request: int, now_ms: int) -> None:
-        """Write both; where there is no room for both, the repair request alone.
+        """Write filter and repair request; if there is no room for both, only the latter.
 
-        request: as `next_request` gives it.
+        request: the result of `next_request`.
         """
         bits = self._log.bloom.bits
         out = self._encoder

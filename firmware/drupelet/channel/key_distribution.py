@@ -1,8 +1,8 @@
-"""Distribution of sender keys: ours go to each listener of a topic, theirs come to us.
+"""Distribution of sender keys between us and each listener of a topic.
 
 They travel in frames of kind 0x56 through the listener's own sealed link (docs/SPEC.md 12.9), are
-durable before they are confirmed, and are sent again until then. A listener that is excluded keeps
-a chain that nobody uses any more.
+durable before they are confirmed, and are retransmitted until then. A listener that is excluded
+keeps a key chain that nobody uses any more.
 """
 
 from drupelet.base.compat import const
@@ -22,7 +22,7 @@ TOPIC_SIZE = const(4)
 _ID_SIZE = const(4)
 _TEXT_AT = const(5)
 _OWNER_AT = const(17)  # in a frame with a record
-_HELD_AT = const(57)  # likewise: what its sender has of the reader's chain
+_HELD_AT = const(57)  # likewise: which epoch of the reader's chain the frame's sender has
 RECORD_FRAME_SIZE = const(65)
 PLACE_FRAME_SIZE = const(13)
 _UNCONFIRMED = const(0)
@@ -37,7 +37,7 @@ class KeyDistribution:
     """The sender keys of one topic and its listeners.
 
     topic: 4 bytes, the same at every member; ids: the listeners' device ids, 4 bytes each. A
-    listener is named by its row in `ids`. `keys` is loaded, and has a chain of our own.
+    listener's row is its index in `ids`. `keys` must be loaded and have a chain of our own.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class KeyDistribution:
         ids: "bytes | bytearray",
     ) -> None:  # fmt: skip
         self.keys = keys
-        self.audience: "AudiencePort | None" = None  # who listens no more is taken out of it
+        self.audience: "AudiencePort | None" = None  # excluded listeners are removed from it
         self.topic = topic
         self._own_id = own_id
         self._ids = ids
@@ -55,15 +55,15 @@ class KeyDistribution:
         self._waits_ms = [SENDER_KEY_MS] * self.count
 
     def row(self, id: "bytes | bytearray") -> int:
-        """The row of a listener, or -1."""
+        """Return the row of a listener by its device id, or -1."""
         return find(self._ids, _ID_SIZE, self.count, id, 0, _ID_SIZE)
 
     def is_confirmed(self, row: int) -> bool:
-        """Whether a listener can read what we send."""
+        """Whether a listener has confirmed our chain, so that it can read what we send."""
         return self._states[row] == _CONFIRMED
 
     def is_due(self, row: int, now_ms: int) -> bool:
-        """Whether a listener is to be handed our key now; then it counts as tried."""
+        """Whether to send our key to a listener now; if so, it counts as sent."""
         if self._states[row]:
             return False
         tried_ms = self._tried_ms[row]
@@ -75,11 +75,11 @@ class KeyDistribution:
         return True
 
     def on_heard(self, row: int) -> None:
-        """A listener is there: it gets our key soon."""
+        """Reset the back-off of a listener that was heard."""
         self._waits_ms[row] = SENDER_KEY_MS
 
     def record_into(self, frame: bytearray, row: int) -> int:
-        """Write the frame with our key for a listener; its size."""
+        """Write the frame with our key for a listener; return its size."""
         frame[0] = KIND_SENDER_KEY
         copy(frame, 1, self.topic, 0, TOPIC_SIZE)
         self.keys.record_into(frame, _TEXT_AT)
@@ -87,9 +87,9 @@ class KeyDistribution:
         return RECORD_FRAME_SIZE
 
     def receive(self, frame: bytearray, size: int, row: int) -> int:
-        """Take in a frame of a listener; the size of the answer, now in `frame`, or 0.
+        """Handle a listener's frame; write the answer to `frame` and return its size, or 0.
 
-        What is not of this topic, not whole or not its own is passed over.
+        Frames of another topic, of a wrong size or with another device's key are ignored.
         """
         if size not in (RECORD_FRAME_SIZE, PLACE_FRAME_SIZE) or self._states[row] == _EXCLUDED:
             return 0
@@ -103,26 +103,26 @@ class KeyDistribution:
             return 0
         self._confirmed(frame, _HELD_AT, row)
         self.keys.admit(frame, _TEXT_AT)
-        held = self.keys.place_into(frame, _TEXT_AT, self._ids, owner_at)
-        return PLACE_FRAME_SIZE if held else 0
+        has_chain = self.keys.place_into(frame, _TEXT_AT, self._ids, owner_at)
+        return PLACE_FRAME_SIZE if has_chain else 0
 
     def _confirmed(self, frame: bytearray, at: int, row: int) -> None:
-        """A listener says which chain of ours it has, and how far."""
+        """Compare the chain and epoch at frame[at], which a listener has of us, with ours."""
         ours = bytearray(PLACE_SIZE)
         self.keys.place_into(ours, 0, self._own_id, 0)
         if not equal(ours, 0, frame, at, _ID_SIZE):
-            self._states[row] = _UNCONFIRMED  # an older chain or none: ours did not get there yet
+            self._states[row] = _UNCONFIRMED  # it has an older chain or none
         elif frame[at + _ID_SIZE : at + PLACE_SIZE] > ours[_ID_SIZE:]:
-            # It has seen epochs that we do not know: our keys were put back to an older copy.
+            # It has a later epoch of our chain: our keys were restored from an older copy.
             self.renew()
         else:
-            # One that lags far behind follows no chain: it is told where ours is.
+            # A listener that lags too far behind cannot follow the chain: send our record again.
             self._states[row] = (
                 _CONFIRMED if equal(ours, 0, frame, at, PLACE_SIZE) else _UNCONFIRMED
             )
 
     def renew(self) -> int:
-        """Begin a new chain and tell it to all that are not shut out; OK or a code."""
+        """Begin a new chain and send it to all listeners that are not excluded; OK or a code."""
         code = self.keys.create()
         if code == OK:
             for row in range(self.count):
@@ -133,7 +133,7 @@ class KeyDistribution:
         return code
 
     def exclude(self, row: int) -> None:
-        """Hand a listener nothing any more, and take nothing from it."""
+        """Stop sending keys to a listener, and ignore what it sends."""
         self._states[row] = _EXCLUDED
         at = row * _ID_SIZE
         if self.audience is not None:
@@ -141,10 +141,10 @@ class KeyDistribution:
         self.keys.remove(self._ids, at)
 
     def revoke(self, row: int) -> int:
-        """Likewise, and begin a chain that it never gets; OK or a code."""
+        """Exclude a listener and begin a chain that it never receives; OK or a code."""
         self.exclude(row)
         return self.renew()
 
     def is_excluded(self, row: int) -> bool:
-        """Whether a listener was shut out since the start."""
+        """Whether a listener has been excluded since the start."""
         return self._states[row] == _EXCLUDED

@@ -1,21 +1,18 @@
 """A channel's Lamport clock (specs/sds.md "Participant state", "Send Message", "Deliver Message").
 
-Values have 64 bits and stay 8 bytes, little-endian: a 32-bit board's ints end at 2^30. They are
-milliseconds of the epoch, or another unit that the channel's participants agree on.
+Values are kept as 8 bytes, little-endian, because a 32-bit board's small ints end at 2^30. They
+count ms since the Unix epoch, or another unit that the channel's participants agree on.
 """
 
-from drupelet.base.compat import const
 from drupelet.base.limits import CHANNEL_AHEAD_MS_MAX
 from drupelet.base.memory import copy, fill
 from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms, later_ms
-
-LAMPORT_SIZE = const(8)
 
 
 def compare(
     a: "bytes | bytearray | memoryview", at: int, b: "bytes | bytearray | memoryview", start: int
 ) -> int:
-    """Return -1, 0 or 1 as the value at a[at] is less than, equal to or more than b[start]."""
+    """Return -1, 0 or 1 as the value at a[at] is less than, equal to or above that at b[start]."""
     place = 8
     while place:
         place -= 1
@@ -27,7 +24,7 @@ def compare(
 
 
 def add(value: bytearray, at: int, amount: int) -> None:
-    """Add `amount` (0 .. 2^30 - 256) to the value at value[at]; it stops at 2^64 - 1."""
+    """Add `amount` (0 .. 2^30 - 256) to the value at value[at]; saturate at 2^64 - 1."""
     for place in range(at, at + 8):
         amount += value[place]
         value[place] = amount & 255
@@ -37,12 +34,12 @@ def add(value: bytearray, at: int, amount: int) -> None:
 
 
 class LamportClock:
-    """The local Lamport timestamp and what is known of the time of day."""
+    """A participant's Lamport timestamp and, if known, the wall clock."""
 
     def __init__(self, unit_ms: int = 1) -> None:
         self.value = bytearray(8)
-        self.limit = bytearray(8)  # the highest value that would be adopted
-        self.far = 0  # values that were too far ahead to be adopted as they were
+        self.limit = bytearray(8)  # the highest value that would be adopted, set by `is_far`
+        self.far = 0  # how many values were too far ahead to be adopted
         self._unit_ms = unit_ms
         self._wall = bytearray(8)
         self._wall_ms = 0
@@ -50,17 +47,17 @@ class LamportClock:
         self._trusted = False
 
     def set_wall(self, value: "bytes | bytearray", now_ms: int, trusted: bool) -> None:
-        """Tell the time of day, in units since 1970, 8 bytes little-endian, at `now_ms`.
+        """Set the wall clock: 8 bytes, little-endian, units since the Unix epoch at `now_ms`.
 
-        trusted: what is a day ahead of it is wrong. The Lamport value begins there; it never
-        goes back.
+        trusted: Lamport values more than a day ahead of it are wrong. The first call raises our
+        Lamport value to the wall clock; the value never decreases.
         """
-        begins = not self._has_wall
+        is_first = not self._has_wall
         copy(self._wall, 0, value, 0, 8)
         self._wall_ms = now_ms
         self._has_wall = True
         self._trusted = trusted
-        if begins:
+        if is_first:
             self._raise_to_wall()
 
     def _raise_to_wall(self) -> None:
@@ -68,7 +65,7 @@ class LamportClock:
             copy(self.value, 0, self._wall, 0, 8)
 
     def advance(self, now_ms: int) -> None:
-        """Let the time of day go on: at least once in six days."""
+        """Advance the wall clock to `now_ms`; call it at least once in six days."""
         passed_ms = elapsed_ms(now_ms, self._wall_ms)
         if passed_ms < CLOCK_BACK_MS:
             passed = passed_ms // self._unit_ms
@@ -76,14 +73,14 @@ class LamportClock:
             self._wall_ms = later_ms(self._wall_ms, passed * self._unit_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Before a message of our own: max(time of day, value + 1)."""
+        """Set the value to max(wall clock, value + 1), before a message of our own."""
         add(self.value, 0, 1)
         if self._has_wall:
             self.advance(now_ms)
             self._raise_to_wall()
 
     def adopt(self, lamport: bytearray, now_ms: int) -> None:
-        """A message with this value is delivered: adopt it if it is greater, within bounds."""
+        """Adopt the value of a delivered message if it is greater and not too far ahead."""
         value = self.value
         if compare(lamport, 0, value, 0) <= 0:
             return
@@ -95,10 +92,11 @@ class LamportClock:
             copy(value, 0, self.limit, 0, 8)
 
     def is_far(self, lamport: bytearray, now_ms: int) -> bool:
-        """Whether a value is too far ahead to be adopted; `limit` is the highest that is not."""
+        """Whether a value is too far ahead to be adopted; sets `limit` to the highest allowed."""
         limit = self.limit
         value = self.value
-        # More than a count: a new board adopts what it hears first.
+        # A value below 2^32 is only a count: a new board without a clock adopts the first value
+        # that it receives.
         is_set = self._has_wall or value[7] | value[6] | value[5] | value[4] != 0
         if self._trusted:
             self.advance(now_ms)

@@ -1,13 +1,14 @@
-"""The local log of a channel: what entered it, what waits for a dependency, what was given up
-(specs/sds.md "Deliver Message", "Resolve Conflicts", "Periodic Incoming Buffer Sweep").
+"""The local log of a channel: delivered messages, messages that wait for a dependency, and
+dependencies given up (specs/sds.md "Deliver Message", "Resolve Conflicts", "Periodic Incoming
+Buffer Sweep").
 
-    rows       the newest messages, ordered by Lamport value, then by id: rows (rows.py) | Lamport
-               value 8; their state: flags
-    incoming   rows (rows.py) by Lamport value | Lamport value 8 | key of a missing dependency 8;
-               their time: when it came, their state: 1: check again
-    lost       key 8: dependencies that were given up, newest first
+    rows       the newest delivered messages, ordered by Lamport value, then by id: row (rows.py) |
+               Lamport value 8; state: flags
+    incoming   waiting messages, ordered by Lamport value: row (rows.py) | Lamport value 8 | key of
+               a missing dependency 8; time: when it was received, state: 1: check it again
+    lost       keys of the dependencies given up, 8 bytes each, newest first
 
-Lamport values are little-endian. A message is read through `decoder`, which its caller opened.
+Lamport values are little-endian. The open message is the one that the caller opened in `decoder`.
 """
 
 from drupelet.base.compat import const
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 _LAMPORT_AT = const(12)
 _STRIDE = const(20)
-REFERENCED = const(1)  # something in the log depends on it
-AGAIN = const(2)  # it came again: our next frame names it
+REFERENCED = const(1)  # a message in the log depends on it
+AGAIN = const(2)  # a duplicate was received: name it in our next frame
 IN_LAMPORT = const(16)
 _IN_MISSING = const(24)
 IN_STRIDE = const(32)
 
 
 class LocalLog:
-    """The order of a channel's messages, and which of them wait."""
+    """The order of a channel's messages, and those that wait for dependencies."""
 
     def __init__(
         self, participant: bytes, keeper: "KeeperPort", bloom: "BloomPort", decoder: "Decoder",
@@ -49,10 +50,11 @@ class LocalLog:
         self._decoder = decoder
         self.repair = repair
         self.settings = settings
-        self.recovering = False  # own messages are taken in until nothing is missing
+        # Our log was lost: accept our own messages from others until nothing is missing.
+        self.recovering = False
         self.rows = KeyRows(settings.ids_max, _STRIDE)
-        self.left = 0  # messages that had to leave the table
-        self.again = 0  # rows with that flag
+        self.left = 0  # messages that were evicted from `rows`
+        self.again = 0  # rows with the flag AGAIN
         self.incoming = KeyRows(settings.incoming_max, IN_STRIDE)
         self._lost = bytearray(CHANNEL_LOST_MAX * KEY_SIZE)
         self.entry_key = bytearray(KEY_SIZE)
@@ -74,9 +76,9 @@ class LocalLog:
                 self.again += 1 if value else -1
 
     def enter(self, key: bytearray, handle: int) -> None:
-        """Insert the open message by Lamport value, then by id; what waits for it is checked.
+        """Insert the open message by Lamport value, then by id; mark those that wait for it.
 
-        A row leaves a full table: see `_victim`.
+        If the table is full, evict a row (`_victim`).
         """
         self._check_waiting(key)
         rows = self.rows
@@ -85,7 +87,7 @@ class LocalLog:
             self.left += 1
             victim = self._victim()
             if victim >= row and not self.has(victim, REFERENCED):
-                return  # it is the oldest itself
+                return  # the new message itself would be the one to evict
             self.set(victim, AGAIN, False)
             rows.remove(victim)
             row -= victim < row
@@ -93,7 +95,8 @@ class LocalLog:
         copy(rows.table, row * _STRIDE + _LAMPORT_AT, self._decoder.lamport, 0, 8)
 
     def _position(self, handle: int) -> int:
-        """The row behind all messages with a lower Lamport value, or the same and a lower id."""
+        """Return where to insert the open message: after those with a lower Lamport value, or an
+        equal one and a lower id."""
         keeper = self.keeper
         rows = self.rows
         lamport_at = rows.count * _STRIDE + _LAMPORT_AT
@@ -109,9 +112,10 @@ class LocalLog:
         return 0
 
     def _victim(self) -> int:
-        """The oldest row that something depends on, not of the newest quarter; or the oldest.
+        """Return the row to evict: the oldest referenced one, else the oldest one.
 
-        What nothing depends on must stay as long as it can: others hear of it from us only.
+        Unreferenced messages stay longer, because only our own sync messages name them. Rows of
+        the newest quarter stay in any case.
         """
         for row in range(self.rows.count * 3 // 4):
             if self.has(row, REFERENCED):
@@ -119,8 +123,10 @@ class LocalLog:
         return 0
 
     def add_to_bloom(self, key: bytearray) -> None:
-        """Put a received id into the filter; a full one begins anew with the newest three in
-        four of what the log has in RAM."""
+        """Add a received id to the filter.
+
+        A full filter is rebuilt from the newest messages in RAM, three quarters of its capacity.
+        """
         bloom = self.bloom
         if bloom.count >= bloom.capacity:
             bloom.clear()
@@ -135,15 +141,16 @@ class LocalLog:
 
     def is_mine(self, buf: "Buffer", at: int, size: int) -> bool:
         """Whether buf[at:at+size] is our own sender id."""
-        mine = self.participant
-        return size == len(mine) and equal(buf, at, mine, 0, size)
+        participant = self.participant
+        return size == len(participant) and equal(buf, at, participant, 0, size)
 
     def count_missing(self, now_ms: int, want: bool) -> int:
-        """How many dependencies of the open message are not in the log; `want`: ask for them.
+        """Count the dependencies of the open message that are not in the log.
 
-        The first one is noted, of those that do not wait here if there is one. A missing one of
-        our own is a sign that our log was lost, or is an older copy. Dependencies that are in the
-        log are marked as referenced, unless the message is a sync message.
+        want: plan repair requests for them. The first missing one is noted in `_missing`, if
+        possible one that does not wait here itself. If one of our own messages is missing, our log
+        was lost or is an older copy. Dependencies in the log are marked as referenced, unless the
+        open message is a sync message.
         """
         message = self._decoder
         key = self.entry_key
@@ -159,19 +166,19 @@ class LocalLog:
                 self.set(row, REFERENCED, True)
             if row >= 0 or self._is_lost(key):
                 continue
-            waits = self.incoming.find(key) >= 0
-            if not waits and self.keeper.find(key, buf, id_at, size):
+            is_waiting = self.incoming.find(key) >= 0
+            if not is_waiting and self.keeper.find(key, buf, id_at, size):
                 continue
-            if not count or (self._missing_waits and not waits):
+            if not count or (self._missing_waits and not is_waiting):
                 copy(self._missing, 0, key, 0, KEY_SIZE)
-                self._missing_waits = waits
+                self._missing_waits = is_waiting
             count += 1
             sender_at = message.entry_sender_at
             if self.is_mine(buf, sender_at, message.entry_sender_size):
                 self.recovering = True
             if self.settings.hints is not None and message.hint_at >= 0:
                 self.settings.hints.note(message)
-            if want and not waits:
+            if want and not is_waiting:
                 pack_names(self.names, buf, sender_at, message.entry_sender_size, id_at, size)
                 self.repair.want(key, self.names, message.lamport, 0, False, now_ms)
         return count
@@ -180,7 +187,7 @@ class LocalLog:
         return find(self._lost, KEY_SIZE, CHANNEL_LOST_MAX, key, 0, KEY_SIZE) >= 0
 
     def _lose(self, key: bytearray) -> None:
-        """Remember that a dependency does not come: it counts as met."""
+        """Remember a dependency as lost, so that it counts as met."""
         row = self.repair.wanted.find(key)
         if row >= 0:
             self.repair.wanted.remove(row)
@@ -188,7 +195,7 @@ class LocalLog:
         copy(self._lost, 0, key, 0, KEY_SIZE)
 
     def forget(self, key: bytearray) -> None:
-        """A message is not taken in any more: what waits for it need not."""
+        """Count a message that is too old to be accepted as lost; nothing waits for it then."""
         if not self._is_lost(key):
             self._lose(key)
         self._check_waiting(key)
@@ -196,7 +203,7 @@ class LocalLog:
     # --- waiting ---
 
     def hold(self, key: bytearray, handle: int, since_ms: int) -> None:
-        """Let the open message wait for the dependency that `count_missing` noted."""
+        """Let the open message wait, since `since_ms`, for the dependency in `_missing`."""
         incoming = self.incoming
         lamport = self._decoder.lamport
         row = incoming.count
@@ -209,7 +216,7 @@ class LocalLog:
         copy(incoming.table, place + _IN_MISSING, self._missing, 0, KEY_SIZE)
 
     def _check_waiting(self, key: bytearray) -> None:
-        """What waits for this dependency is to be checked again."""
+        """Mark the messages that wait for this dependency to be checked again."""
         incoming = self.incoming
         for row in range(incoming.count):
             place = row * IN_STRIDE
@@ -217,7 +224,7 @@ class LocalLog:
                 incoming.set_state(row, 1)
 
     def highest(self) -> int:
-        """The waiting message with the highest Lamport value if all rows are in use; or -1."""
+        """If all rows are in use, the waiting message with the highest Lamport value; else -1."""
         return self.incoming.count - 1 if self.incoming.is_full() else -1
 
     def is_above(self, row: int) -> bool:
@@ -226,11 +233,11 @@ class LocalLog:
         return compare(self.incoming.table, at, self._decoder.lamport, 0) > 0
 
     def check(self, row: int, now_ms: int, want: bool) -> int:
-        """How many dependencies a waiting message still misses, as `count_missing`; opens it."""
+        """Open a waiting message and count its missing dependencies, as `count_missing`."""
         work = self.keeper.work
         size = self.keeper.load(self.incoming.handle(row))
         if not size or self._decoder.open(work, 0, size) != OK:
-            return 0  # it is gone from the store: nothing to wait for
+            return 0  # the keeper lost it, so it need not wait
         missing = self.count_missing(now_ms, want)
         if missing:
             missing_at = row * IN_STRIDE + _IN_MISSING
@@ -238,12 +245,12 @@ class LocalLog:
         return missing
 
     def want_missing(self, now_ms: int) -> None:
-        """Plan to ask for what waiting messages miss: the lowest have the rows."""
+        """Plan requests for the missing dependencies of all waiting messages, lowest first."""
         for row in range(self.incoming.count):
             self.check(row, now_ms, True)
 
     def next_ready(self, now_ms: int) -> int:
-        """The lowest of the waiting messages that miss nothing any more; -1: there is none."""
+        """Return the lowest waiting message that misses nothing any more, or -1."""
         incoming = self.incoming
         for row in range(incoming.count):
             if incoming.state(row):
@@ -253,23 +260,26 @@ class LocalLog:
         return -1
 
     def next_overdue(self, now_ms: int) -> int:
-        """The lowest of the waiting messages whose dependencies are irretrievably lost; or -1."""
+        """Return the lowest waiting message whose dependencies are irretrievably lost, or -1."""
         lost_ms = self.settings.lost_ms
-        first = -1
+        first_lost = -1
         for row in range(self.incoming.count):
             since_ms = self.incoming.time_ms(row)
-            late = is_due(now_ms, later_ms(since_ms, lost_ms))
-            # Each late one is checked: what it waits for may have been given up for another.
-            if late and (self.check(row, now_ms, False) == 0 or not self._missing_waits):
-                lost = True
-            else:  # messages may wait for each other in a cycle: after twice the time that ends
-                lost = late and is_due(now_ms, later_ms(since_ms, 2 * lost_ms))
-            if lost and first < 0:
-                first = row
-        return first
+            is_late = is_due(now_ms, later_ms(since_ms, lost_ms))
+            # Check each late one: its dependency may have been given up for another message.
+            if is_late and (self.check(row, now_ms, False) == 0 or not self._missing_waits):
+                is_lost = True
+            else:  # a cycle of messages that wait for each other ends after twice the time
+                is_lost = is_late and is_due(now_ms, later_ms(since_ms, 2 * lost_ms))
+            if is_lost and first_lost < 0:
+                first_lost = row
+        return first_lost
 
     def give_up(self, row: int, now_ms: int) -> int:
-        """Count the dependencies of a waiting message as met that do not wait here; how many."""
+        """Give up the missing dependencies of a waiting message that do not wait here themselves.
+
+        Returns how many, at most CHANNEL_LOST_MAX.
+        """
         for count in range(CHANNEL_LOST_MAX):
             if not self.check(row, now_ms, False) or self._missing_waits:
                 return count
@@ -277,9 +287,9 @@ class LocalLog:
         return CHANNEL_LOST_MAX
 
     def release(self, row: int, key: bytearray) -> int:
-        """End a message's waiting, and give its key; the handle, 0: it is gone from the store.
+        """Remove a waiting message from `incoming`; return its handle, 0 if the keeper lost it.
 
-        The decoder has its Lamport value, as `enter` asks for.
+        Stores its key in `key` and its Lamport value in the decoder, as `enter` needs them.
         """
         incoming = self.incoming
         place = row * IN_STRIDE
@@ -291,7 +301,7 @@ class LocalLog:
         return handle if self.keeper.load(handle) else 0
 
     def put_off(self, row: int, now_ms: int) -> None:
-        """Forget a waiting message for want of room; it is to be asked for again."""
+        """Drop a waiting message to make room, and plan a request for it."""
         incoming = self.incoming
         place = row * IN_STRIDE
         handle = incoming.handle(row)

@@ -1,8 +1,8 @@
 """The outgoing buffer of a channel (specs/sds.md "Review ACK Status", "Periodic Outgoing Buffer
 Sweep").
 
-    outgoing   rows (rows.py) | resends that others were heard before 1; their time: when it is
-               due to be sent
+    outgoing   row (rows.py) | resend count 1, of resends before which other participants were
+               heard; time: when it is due to be sent
 """
 
 from drupelet.base.compat import const
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 UNSENT = const(0)
 UNACKNOWLEDGED = const(1)
-POSSIBLY = const(2)  # acknowledged, as a received filter has it
+POSSIBLY = const(2)  # possibly acknowledged: a received filter contains it
 _RESENDS_AT = const(16)
 _STRIDE = const(17)
 
 
 class Outbox:
-    """Messages that nobody has acknowledged yet; the keeper keeps them."""
+    """Messages that are not acknowledged yet; the keeper holds them."""
 
     def __init__(self, keeper: "KeeperPort", settings: "Settings") -> None:
         self._keeper = keeper
         self._settings = settings
         self.rows = KeyRows(settings.outgoing_max, _STRIDE)
         self.resent = 0
-        self.unnamed = 0  # messages that left unacknowledged after CHANNEL_RESENDS_MAX
+        self.unnamed = 0  # messages removed unacknowledged after CHANNEL_RESENDS_MAX resends
 
     def add(self, key: bytearray, handle: int, now_ms: int) -> None:
-        """Add a message; it leaves with the next frame."""
+        """Add a message, due at once."""
         self._keeper.pin(handle, True)
         self.rows.add(key, handle, now_ms)
 
     def release(self, row: int) -> None:
-        """Remove a message. It stays in the log."""
+        """Remove a message from the outgoing buffer; it stays in the log."""
         handle = self.rows.handle(row)
         self.rows.remove(row)
         self._keeper.pin(handle, False)
 
     def _wait_ms(self, state: int) -> int:
-        """How long after it was sent a message in this state is sent again."""
+        """The time after which a message in this state is sent again, in ms."""
         settings = self._settings
         return settings.period_ms * (settings.possibly_periods if state == POSSIBLY else 1)
 
     def review_filter(self, bloom: "BloomPort", bits: bytearray, at: int) -> None:
-        """What a received filter seems to have is possibly acknowledged."""
+        """Mark messages that a received filter seems to contain as possibly acknowledged."""
         rows = self.rows
         for row in range(rows.count):
             place = row * _STRIDE
@@ -59,10 +59,10 @@ class Outbox:
                 rows.set_time(row, later_ms(rows.time_ms(row), more_ms))
 
     def sweep(self, now_ms: int) -> None:
-        """Remove what was sent CHANNEL_RESENDS_MAX times while others were heard.
+        """Remove messages that were resent CHANNEL_RESENDS_MAX times while others were heard.
 
-        From now on whoever misses it has to ask for it. Some peers name the newest few messages of
-        their log only, once.
+        Participants that miss them must request them. Some implementations name only the newest
+        few messages of their log, and only once, so an acknowledgement may never come.
         """
         self.rows.keep_due(now_ms)
         for row in range(self.rows.count - 1, -1, -1):
@@ -71,10 +71,10 @@ class Outbox:
                 self.unnamed += 1
 
     def next(self, now_ms: int, heard_ms: int) -> int:
-        """The row of the next message to send now, which counts as sent; -1: none.
+        """Return the row of the next message to send now, and count it as sent; -1: none.
 
-        What was never sent goes first, then what nobody acknowledged, then what somebody may have.
-        heard_ms: when something of another participant came last, -1: never.
+        The order: never sent, unacknowledged, possibly acknowledged. heard_ms: when another
+        participant was heard last, -1: never.
         """
         rows = self.rows
         for state in range(POSSIBLY + 1):

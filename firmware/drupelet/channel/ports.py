@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""What a channel is handed: where messages are kept, its filter, its hashes, its hints."""
+"""What a channel needs from others: keeper, filter, hashes, retrieval hints, files, keys."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +11,7 @@ Key = bytes | bytearray
 
 
 class KeeperPort(Protocol):
-    """Whole messages of one channel; `channel/keeper.py` says what each call does."""
+    """Keeps the whole messages of one channel; `channel/keeper.py` describes each call."""
 
     work: bytearray
     left: int
@@ -32,7 +32,7 @@ class KeeperPort(Protocol):
 
 
 class BloomPort(Protocol):
-    """A rolling filter and the keys of ids; `wire/sds/bloom.py`."""
+    """A rolling Bloom filter and the keys of ids; `wire/sds/bloom.py`."""
 
     capacity: int
     count: int
@@ -46,7 +46,7 @@ class BloomPort(Protocol):
 
 
 class TimesPort(Protocol):
-    """T_req, T_resp, response groups and ids of our messages; `hashes_sds.Identity`."""
+    """T_req, T_resp, response groups and ids of our messages; `base/hashes_sds.py`, Identity."""
 
     def t_req_ms(self, id: Buffer, at: int, size: int, t_min: int, t_max: int) -> int: ...
     def t_resp_ms(
@@ -64,17 +64,17 @@ class TimesPort(Protocol):
 
 
 class HintPort(Protocol):
-    """Retrieval hints, which are the application's (specs/sds.md "Send Message")."""
+    """The application's retrieval hints (specs/sds.md "Send Message")."""
 
     def note(self, entry: "Decoder") -> None:
-        """The entry just read misses here; it has a hint."""
+        """Note the hint of the current entry, whose message is missing here."""
 
     def hint_into(self, handle: int, out: bytearray) -> int:
-        """The hint of a kept message and its size, at most 64; -1: it has none."""
+        """Write the hint of a kept message to `out`; its size, at most 64; -1: it has none."""
 
 
 class FilesPort(Protocol):
-    """Files of a board as `store.files.Files` has them; codes are those of `base.errors`."""
+    """Files of a board, as `store.files.Files`; codes are those of `base.errors`."""
 
     def names(self) -> list[str]: ...
     def open(self, name: str, create: bool) -> int: ...
@@ -92,7 +92,7 @@ class AudiencePort(Protocol):
 
 
 class SenderKeyPort(Protocol):
-    """Where sender key records survive a power cut; docs/SPEC.md 12.8. Row 0 is our own."""
+    """Stores sender key records durably (docs/SPEC.md 12.8); row 0 is our own."""
 
     def load(self, row: int, out: bytearray) -> int: ...
     def save(self, row: int, record: bytearray) -> int: ...

@@ -1,6 +1,6 @@
-"""A keeper of a channel's messages in RAM (`channel/keeper.py`): a restart loses them.
+"""The keeper of a channel's messages in RAM (`channel/keeper.py`); a restart loses them.
 
-In no firmware set: boards keep a channel in files (`flash_keeper.py`).
+It is in no firmware set: boards use `flash_keeper.py`.
 """
 
 from drupelet.base.compat import const
@@ -20,7 +20,7 @@ _STRIDE = const(15)
 
 
 class RamKeeper(Keeper):
-    """`count` messages of up to `frame_size` bytes in RAM: the oldest arrivals go first."""
+    """Keeps `count` messages of up to `frame_size` bytes; removes the oldest to make room."""
 
     def __init__(self, count: int, frame_size: int) -> None:
         Keeper.__init__(self, frame_size)
@@ -32,7 +32,7 @@ class RamKeeper(Keeper):
         self._issued = 0
 
     def put(self, key: "Key", size: int, waits: bool) -> int:
-        """Keep work[:size]; its handle, or E_CAPACITY when everything is pinned."""
+        """Keep work[:size]; return its handle, or E_CAPACITY if all messages are pinned."""
         rows = self._rows
         for _ in range(self._count):
             row = self._next
@@ -54,9 +54,9 @@ class RamKeeper(Keeper):
         return self._issued
 
     def _row(self, handle: int) -> int:
-        """The row of a handle, or -1: rows are taken in turn, so it is near where it was put."""
+        """Return the row of a handle, or -1."""
         rows = self._rows
-        row = (handle - 1) % self._count
+        row = (handle - 1) % self._count  # there, unless pinned messages were skipped
         if not handle or get_u32(rows, row * _STRIDE + _HANDLE_AT) == handle:
             return row if handle else -1
         for row in range(self._count):
@@ -65,7 +65,7 @@ class RamKeeper(Keeper):
         return -1
 
     def load(self, handle: int) -> int:
-        """The frame into `work`; its size, 0: it is gone."""
+        """Copy a message's frame to `work`; its size, 0: it is gone."""
         row = self._row(handle)
         if row < 0:
             return 0
@@ -74,53 +74,53 @@ class RamKeeper(Keeper):
         return size
 
     def find(self, key: "Key", id: "Buffer", at: int, size: int) -> int:
-        """Handle of a message by key and id, or 0."""
+        """Return the handle of the message with this key and id, or 0."""
         rows = self._rows
         row = find(rows, _STRIDE, self._count, key, 0, 8)
         while 0 <= row < self._count:
             place = row * _STRIDE
             handle = get_u32(rows, place + _HANDLE_AT)
-            same = handle and equal(rows, place, key, 0, 8)
+            is_match = handle and equal(rows, place, key, 0, 8)
             id_at = row * self._size + 3 + self._frames[row * self._size + 1]
-            if same and compare_ids(self._frames, id_at, id, at, size) == 0:
+            if is_match and compare_ids(self._frames, id_at, id, at, size) == 0:
                 return handle
             row += 1
         return 0
 
     def names_into(self, handle: int, out: bytearray) -> bool:
-        """Write who sent a message and its id to `out`; False: it is gone."""
+        """Write sender and id of a message to `out`; False: it is gone."""
         row = self._row(handle)
         if row >= 0:
             put_names(out, self._frames, row * self._size)
         return row >= 0
 
     def barrier(self) -> int:
-        """Nothing to do in RAM."""
+        """Do nothing: RAM needs no flush."""
         return OK
 
     def pin(self, handle: int, pinned: bool) -> None:
-        """A pinned message stays; others go when room is needed."""
+        """Pin a message or let it go; pinned ones are not removed to make room."""
         row = self._row(handle)
         if row >= 0:
             self._rows[row * _STRIDE + _PINNED_AT] = pinned
 
     def waited_ms(self, handle: int) -> int:
-        """0: it may wait for a dependency; -1: it does not. Nothing survives here."""
+        """0: the message may wait for a dependency; -1: it does not."""
         row = self._row(handle)
         return 0 if row >= 0 and self._rows[row * _STRIDE + _PINNED_AT] else -1
 
     def drop(self, handle: int) -> None:
-        """Forget a message: it may come again."""
+        """Forget a message; it can be received again."""
         row = self._row(handle)
         if row >= 0:
             put_u32(self._rows, row * _STRIDE + _HANDLE_AT, 0)
             self._rows[row * _STRIDE + _PINNED_AT] = 0
 
     def next(self, handle: int) -> int:
-        """Handle of the message that was put after that one (0: the first), or 0."""
+        """Return the handle of the message put after `handle` (0: the first message), or 0."""
         handles = [get_u32(self._rows, row * _STRIDE + _HANDLE_AT) for row in range(self._count)]
         return min([other for other in handles if other > handle], default=0)
 
     def tail(self, count: int) -> int:
-        """The handle behind which are the last `count` messages that were put."""
+        """Return the handle after which the last `count` messages were put."""
         return max(self._issued - count, 0)

@@ -1,5 +1,5 @@
-# host only: boards carry nothing between channels, and speak dialect `sds`
-"""What bridges, store nodes and other dialects do with a channel of their own."""
+# host only: boards do not relay between channels, and use dialect `sds`
+"""What bridges, store nodes and other dialects do with a channel."""
 
 from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.channel.repair import WANTED_ID_AT
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 def carry(channel: "Channel", frame: bytearray, size: int, now_ms: int) -> int:
-    """Bring a message of another channel into this one, and send it there.
+    """Accept a message of another channel into this one, and queue it for sending.
 
-    Its handle; 0: it is here already, or waits for what it depends on; or a negative code.
+    Returns its handle; 0 if it is here already; or a negative code. If it waits for a dependency,
+    it is not queued.
     """
     message = channel.decoder
     code = message.open(frame, 0, size)
@@ -28,7 +29,7 @@ def carry(channel: "Channel", frame: bytearray, size: int, now_ms: int) -> int:
 
 
 def send(channel: "Channel", handle: int, now_ms: int) -> int:
-    """Put a kept message into the outgoing buffer, whoever wrote it; OK or a code."""
+    """Add a kept message by any sender to the outgoing buffer; OK or a code."""
     message = channel.decoder
     work = channel.keeper.work
     size = channel.keeper.load(handle)
@@ -43,21 +44,21 @@ def send(channel: "Channel", handle: int, now_ms: int) -> int:
 
 
 def wanted_ids(channel: "Channel") -> list[bytes]:
-    """The ids of the messages that a channel asks for, in ascending order."""
+    """Return the ids of the messages that a channel requests, in ascending order."""
     wanted = channel.repair.wanted
     places = [row * wanted.stride + WANTED_ID_AT for row in range(wanted.count)]
     return sorted(bytes(wanted.table[at + 1 : at + 1 + wanted.table[at]]) for at in places)
 
 
 def repeat_newest_into(channel: "Channel", frame: bytearray, now_ms: int) -> int:
-    """Write the newest message, of ours if there is one, with a repair request; its size or 0.
+    """Write our newest message, or else the newest one, with a repair request; its size or 0.
 
-    For `Settings.ask_into` of a dialect without sync messages.
+    This is the `Settings.ask_into` of a dialect without sync messages.
     """
     rows = channel.log.rows
     names = channel.log.names
     for row in range(rows.count - 1, -1, -1):
-        known = channel.keeper.names_into(rows.handle(row), names)
-        if known and channel.log.is_mine(names, 1, names[0]):
+        is_kept = channel.keeper.names_into(rows.handle(row), names)
+        if is_kept and channel.log.is_mine(names, 1, names[0]):
             return channel.repeat_into(frame, rows.handle(row), now_ms)
     return channel.repeat_into(frame, rows.handle(rows.count - 1), now_ms) if rows.count else 0

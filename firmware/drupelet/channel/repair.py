@@ -1,17 +1,18 @@
-"""SDS-R of a channel: what is missing here and asked for, what others ask for (specs/sds.md
-"SDS Repair").
+"""SDS-R of a channel: requests for messages missing here, responses to requests of others
+(specs/sds.md "SDS Repair").
 
-    wanted     rows (rows.py) | requests sent 1 | Lamport value 8 | id size 1 | id 66 | sender
-               size 1 | sender 32; their time: T_req, their state: 1: it was refused itself. The
-               value is that of the message that names it, or its own if it was refused itself
-    responses  rows; their time: T_resp, or until when it is not sent again; their state: 1: sent
+    wanted     row (rows.py) | requests sent 1 | Lamport value 8 | id size 1 | id 66 | sender
+               size 1 | sender 32; time: T_req; state: 1: the message was received, but refused for
+               lack of room. The value is the refused message's own, else that of the message that
+               names it
+    responses  row; time: T_resp, or once sent, until when it is not sent again; state: 1: sent
 
-The wanted table keeps what is named by the lowest messages, which can be delivered first, and the
-highest of what was refused for want of room: what those depend on leads to the rest. While all
-rows for waiting messages are in use, nothing is asked for that is above them.
+If the wanted table is full, it keeps the messages named by the lowest ones, which can be delivered
+first, and of the refused messages the highest, whose dependencies lead to the rest. While all rows
+for waiting messages are in use, nothing above them is requested.
 
-A request without an answer is repeated after T_max: the text lets it stay in every message, which
-no answer could be quicker than. After `_REQUESTS_MAX` the row is freed.
+An unanswered request is repeated after T_max. (The specification allows to repeat it in every
+message, but no answer could be that quick.) After `_REQUESTS_MAX` requests the row is freed.
 """
 
 from drupelet.base.compat import const
@@ -46,7 +47,7 @@ assert _SENDER_SIZE_AT + 1 + CHANNEL_SENDER_MAX == _WANTED_STRIDE
 
 
 class Repair:
-    """Both repair buffers of a participant."""
+    """The repair buffers of a participant, incoming and outgoing."""
 
     def __init__(self, identity: "TimesPort", settings: "Settings") -> None:
         self.identity = identity
@@ -58,13 +59,13 @@ class Repair:
     # --- what is missing here ---
 
     def _row(self, key: bytearray, id: "Buffer", id_at: int, size: int) -> int:
-        """The row of a missing message, or -1: a key alone is no proof."""
+        """Return the row of a missing message by key and id, or -1."""
         wanted = self.wanted
         row = wanted.find(key)
         while 0 <= row < wanted.count:
             place = row * _WANTED_STRIDE
-            same = wanted.table[place + WANTED_ID_AT] == size
-            if same and equal(wanted.table, place + WANTED_ID_AT + 1, id, id_at, size):
+            is_match = wanted.table[place + WANTED_ID_AT] == size
+            if is_match and equal(wanted.table, place + WANTED_ID_AT + 1, id, id_at, size):
                 return row
             row += 1
         return -1
@@ -73,10 +74,10 @@ class Repair:
         self, key: bytearray, names: bytearray, lamport: bytearray, at: int, refused: bool,
         now_ms: int,
     ) -> None:  # fmt: skip
-        """Plan to ask for a missing message at its T_req.
+        """Plan a request for a missing message at its T_req.
 
-        names: its sender and id, as a keeper's `names_into` gives them; size 0: unknown. lamport:
-        the value of the message that names it, or its own if it was `refused` itself.
+        names: its sender and id in the format of a keeper's `names_into`; size 0: unknown.
+        lamport[at]: the value of the message that names it, or its own if it was `refused`.
         """
         settings = self._settings
         if not settings.repair:
@@ -110,40 +111,43 @@ class Repair:
         wanted.set_state(row, wanted.state(row) | refused)
 
     def _victim(self, lamport: bytearray, at: int, refused: bool) -> int:
-        """The row to free for a missing message; -1: none.
+        """Return the row to evict for a missing message; -1: none.
 
-        Of what is named the lowest stay, and of what was refused the CHANNEL_REFUSED_MAX highest.
+        The CHANNEL_REFUSED_MAX highest refused messages stay, and the lowest of the others.
         """
         wanted = self.wanted
         count = 0
         for row in range(wanted.count):
             count += wanted.state(row)
-        of_refused = count > CHANNEL_REFUSED_MAX or (refused and count == CHANNEL_REFUSED_MAX)
+        is_refused = count > CHANNEL_REFUSED_MAX or (refused and count == CHANNEL_REFUSED_MAX)
         best = -1
         for row in range(wanted.count):
-            if wanted.state(row) != of_refused:
+            if wanted.state(row) != is_refused:
                 continue
             order = self._compare(best, wanted.table, row * _WANTED_STRIDE + _LAMPORT_AT)
-            if best < 0 or (order > 0 if of_refused else order < 0):
+            if best < 0 or (order > 0 if is_refused else order < 0):
                 best = row
-        if best >= 0 and refused == of_refused:
+        if best >= 0 and refused == is_refused:
             order = self._compare(best, lamport, at)
-            if order >= 0 if of_refused else order <= 0:
+            if order >= 0 if is_refused else order <= 0:
                 return -1
         return best
 
     def _compare(self, row: int, lamport: "Buffer", at: int) -> int:
-        """-1, 0 or 1 as a row's Lamport value is less than, equal to, more than that."""
+        """Return -1, 0 or 1 as a row's Lamport value is below, equal to or above lamport[at]."""
         return compare(self.wanted.table, max(row, 0) * _WANTED_STRIDE + _LAMPORT_AT, lamport, at)
 
     def on_named(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
-        """A refused message is named by another one, which will lead to it again."""
+        """Drop the request for a refused message that another message names.
+
+        The other message leads to it again.
+        """
         row = self._row(key, id, at, size)
         if row >= 0 and self.wanted.state(row):
             self.wanted.remove(row)
 
     def on_received(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
-        """A message arrived: nobody needs to ask for it here, nor to send it from here."""
+        """Drop our request and our planned response for a message that was received."""
         row = self._row(key, id, at, size)
         if row >= 0:
             self.wanted.remove(row)
@@ -152,7 +156,8 @@ class Repair:
             self.responses.remove(row)
 
     def on_requested(self, key: bytearray, id: "Buffer", at: int, size: int, now_ms: int) -> None:
-        """Another participant asks for this message: we need not, or later."""
+        """Drop our request for a message that another participant requests; if it was refused,
+        delay it by T_max."""
         row = self._row(key, id, at, size)
         if row < 0:
             return
@@ -162,9 +167,9 @@ class Repair:
             self.wanted.remove(row)
 
     def next_request(self, now_ms: int, limit: bytearray, at: int) -> int:
-        """The row of the missing message whose T_req came first; -1: none is due.
+        """Return the row of the request that has been due longest; -1: none is due.
 
-        at: where in `limit` the Lamport value is above which nothing is asked for; -1: no limit.
+        Nothing above the Lamport value at limit[at] is requested; `at` is -1 for no limit.
         """
         wanted = self.wanted
         best = -1
@@ -177,7 +182,7 @@ class Repair:
         return best
 
     def put_request(self, encoder: "Encoder", row: int, now_ms: int) -> int:
-        """Write the repair request of a row, which is due again after T_max; OK or a code."""
+        """Write the repair request of a row and make it due again after T_max; OK or a code."""
         wanted = self.wanted
         table = wanted.table
         place = row * _WANTED_STRIDE
@@ -197,9 +202,9 @@ class Repair:
     # --- what others miss ---
 
     def plan_response(self, key: bytearray, handle: int, names: bytearray, now_ms: int) -> None:
-        """Plan to send a kept message at its T_resp, if we are in its response group.
+        """Plan to send a kept message at its T_resp if we are in its response group.
 
-        One that was sent a moment ago is not sent again before T_max is over. names: as in `want`.
+        A response is not repeated within T_max. names: as in `want`.
         """
         responses = self.responses
         settings = self._settings
@@ -216,7 +221,7 @@ class Repair:
         if not self.identity.in_group(names, 1, names[0], names, NAMES_ID + 1, size, groups):
             return
         if responses.is_full():
-            # The one that was sent first makes room; its time may be still to come.
+            # Evict the response that was sent first, even if its T_max is not over.
             row = responses.next_due(_SENT, later_ms(now_ms, settings.t_max_ms))
             if row < 0:
                 self.refused += 1
@@ -228,7 +233,7 @@ class Repair:
         responses.add(key, handle, later_ms(now_ms, wait_ms))
 
     def sweep(self, now_ms: int) -> None:
-        """Free the rows of responses sent so long ago that they may be sent again."""
+        """Free the rows of responses that were sent at least T_max ago."""
         responses = self.responses
         self.wanted.keep_due(now_ms)
         responses.keep_due(now_ms)
@@ -238,7 +243,7 @@ class Repair:
             row = responses.next_due(_SENT, now_ms)
 
     def next_response(self, now_ms: int) -> int:
-        """The handle of a message whose T_resp has come, or 0; from now on it counts as sent."""
+        """Return the handle of the response due longest and count it as sent; 0: none is due."""
         responses = self.responses
         row = responses.next_due(PLANNED, now_ms)
         if row < 0:

@@ -1,11 +1,10 @@
-"""Tables of a channel: rows in one slab, each of which begins with an id's 8-byte key.
+"""Tables of a channel: rows of fixed size in one slab, each beginning with an id's 8-byte key.
 
-    row     key 8 (drupelet.wire.sds.bloom) | state 2 bits, handle 30 bits | what the owner adds:
-            time 4 first, where rows have a time
+    row     key 8 (drupelet.wire.sds.bloom) | state 2 bits, handle 30 bits | fields of the owner,
+            of which a time, if there is one, is the first: 4 bytes
 
-The rows in use are the first `count`, in the order in which they were added or inserted. What
-state and time say is the owner's. A key is no proof: two ids may share one, so whoever finds a
-row compares the id.
+The rows in use are the first `count`, in the order in which they were added or inserted. The owner
+defines what state and time mean. Two ids may have the same key, so compare the id after `find`.
 """
 
 from drupelet.base.compat import const
@@ -19,17 +18,17 @@ _TIME_AT = const(12)
 
 
 def is_due(now_ms: int, due_ms: int) -> bool:
-    """Whether a time has come; both modulo 2^30, less than 6 days apart."""
+    """Whether `due_ms` has been reached; times are modulo 2^30, less than 6 days apart."""
     return elapsed_ms(now_ms, due_ms) < CLOCK_BACK_MS
 
 
 def sooner_ms(due_ms: int, now_ms: int, wait_ms: int) -> int:
-    """Milliseconds until a time, 0 if it has come, at most `wait_ms`."""
+    """Return the time until `due_ms` in ms: 0 if it was reached, at most `wait_ms`."""
     return 0 if is_due(now_ms, due_ms) else min(elapsed_ms(due_ms, now_ms), wait_ms)
 
 
 class KeyRows:
-    """`rows_max` rows of `stride` bytes."""
+    """A table of at most `rows_max` rows of `stride` bytes."""
 
     def __init__(self, rows_max: int, stride: int) -> None:
         self.stride = stride
@@ -42,20 +41,20 @@ class KeyRows:
         return self.count == self.rows_max
 
     def find(self, key: "bytes | bytearray") -> int:
-        """The first row with this key, or -1."""
+        """Return the first row with this key, or -1."""
         if not self.count:
             return -1
         return find(self.table, self.stride, self.count, key, 0, KEY_SIZE)
 
     def add(self, key: "bytes | bytearray", handle: int, time_ms: int) -> int:
-        """Take a row with a time behind the others; its number. See `insert`."""
+        """Append a row with a time; return its number. Not if the table is full."""
         row = self.count
         self.insert(row, key, handle)
         self.set_time(row, time_ms)
         return row
 
     def insert(self, row: int, key: "bytes | bytearray", handle: int) -> None:
-        """Take a row and make it number `row`, zero but for key and handle; not all are in use."""
+        """Insert a row at number `row`, its other fields 0. Not if the table is full."""
         assert self.count < self.rows_max
         table = self.table
         stride = self.stride
@@ -67,25 +66,25 @@ class KeyRows:
         self.count += 1
 
     def remove(self, row: int) -> None:
-        """Free a row."""
+        """Remove a row; the following ones move up."""
         assert 0 <= row < self.count
         place = row * self.stride
         self.count -= 1
         copy(self.table, place, self.table, place + self.stride, self.count * self.stride - place)
 
     def find_handle(self, handle: int) -> int:
-        """The first row with this handle, or -1."""
+        """Return the first row with this handle, or -1."""
         for row in range(self.count):
             if self.handle(row) == handle:
                 return row
         return -1
 
     def state(self, row: int) -> int:
-        """The state of a row."""
+        """The state of a row, 0 to 3."""
         return self.table[row * self.stride + _HANDLE_AT] >> 6
 
     def set_state(self, row: int, state: int) -> None:
-        """Change the state of a row, 0 to 3."""
+        """Set the state of a row, 0 to 3."""
         at = row * self.stride + _HANDLE_AT
         self.table[at] = self.table[at] & 0x3F | state << 6
 
@@ -96,34 +95,34 @@ class KeyRows:
         return (table[at] & 0x3F) << 24 | table[at + 1] << 16 | get_u16(table, at + 2)
 
     def time_ms(self, row: int) -> int:
-        """The time of a row."""
+        """The time of a row, in ms modulo 2^30."""
         return get_u32(self.table, row * self.stride + _TIME_AT)
 
     def set_time(self, row: int, time_ms: int) -> None:
-        """Change the time of a row."""
+        """Set the time of a row."""
         put_u32(self.table, row * self.stride + _TIME_AT, time_ms)
 
     def next_due(self, state: int, now_ms: int) -> int:
-        """The row in a state whose time came first; -1: there is none whose time has come."""
+        """Return the row in a state that has been due longest; -1: none is due."""
         best = -1
-        longest = -1
+        longest_ms = -1
         for row in range(self.count):
             if self.state(row) == state:
-                late = elapsed_ms(now_ms, self.time_ms(row))
-                if longest < late < CLOCK_BACK_MS:
+                late_ms = elapsed_ms(now_ms, self.time_ms(row))
+                if longest_ms < late_ms < CLOCK_BACK_MS:
                     best = row
-                    longest = late
+                    longest_ms = late_ms
         return best
 
     def wait_ms(self, now_ms: int, wait_ms: int, state_max: int) -> int:
-        """Milliseconds until the next time of a row in a state up to that, at most `wait_ms`."""
+        """Return the time until a row of a state up to `state_max` is due, at most `wait_ms`."""
         for row in range(self.count):
             if self.state(row) <= state_max:
                 wait_ms = sooner_ms(self.time_ms(row), now_ms, wait_ms)
         return wait_ms
 
     def keep_due(self, now_ms: int) -> None:
-        """Move times that have come forward before they look like future ones.
+        """Move times that are long past forward, before they look like future ones.
 
         Call it at least once in three days.
         """

@@ -1,16 +1,17 @@
-"""Sender keys: frames of a topic or channel that only its members read (docs/SPEC.md 12.8).
+"""Sender keys: encrypts frames of a topic or channel for its members (docs/SPEC.md 12.8).
 
-Each publisher has a chain of keys as sealed links have (seal/record.py), one for all who listen.
-Its record goes to each member through their own sealed link (key_distribution.py); a member that
-has it reads from that epoch on, and could write in the publisher's name: members trust each other.
-A member that leaves is excluded when the others have begun new chains.
+Each publisher has one key chain, as sealed links have (seal/record.py), for all listeners. The
+publisher sends its record to each member through the member's own sealed link
+(key_distribution.py). With it a member can read from that epoch on, and could also write in the
+publisher's name: members trust each other. A member that leaves is excluded once the others have
+begun new chains.
 
     sealed = SenderKeys(aead, keys, own_id, random_byte)   # keys: load, save, drop by row
     sealed.load(); sealed.create()
-    sealed.record_into(record)                  # to be handed to each member
-    sealed.admit(record)                        # what a member handed to us
+    sealed.record_into(record, 0)               # to be sent to each member
+    sealed.admit(record, 0)                     # received from a member
     size = sealed.seal_into(out, frame, size)
-    size = sealed.open(buf, size, now_ms); frame at buf[sealed.at]
+    size = sealed.open(buf, size, now_ms)       # the frame is at buf[sealed.at]
 """
 
 from drupelet.base.compat import const
@@ -25,7 +26,6 @@ from drupelet.base.limits import (
 from drupelet.base.memory import copy, equal, fill, get_u32, put_u32
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.seal.record import (
-    OKM_SIZE,
     RECORD_EPOCH_AT,
     RECORD_KEY_AT,
     RECORD_SIZE,
@@ -69,10 +69,10 @@ assert HEADER_SIZE + TAG_SIZE == OVERHEAD
 
 
 class SenderKeys:
-    """Our chain and those of the publishers that we know, for one channel.
+    """The chains of one channel: ours, in row 0 of the key port, and those of other publishers.
 
-    Row 0 of the key port is ours. Counters: forged, replayed, closed (frames of closed epochs),
-    clones (two salts in one epoch), unknown (chains of nobody).
+    Counters of refused frames: forged, replayed, closed (of a closed epoch), clones (a second salt
+    in one epoch), unknown (of an unknown chain).
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SenderKeys:
         self._ivs = bytearray(rows * _NONCE_SIZE)
         self._seen = bytearray(rows * _SEEN_SIZE)
         self._ciphers: "list[Cipher | None]" = [None] * rows
-        self._header = bytearray(HEADER_SIZE)  # of our frames in this epoch, but for the number
+        self._header = bytearray(HEADER_SIZE)  # of our frames in this epoch, without seq
         self._nonce = bytearray(_NONCE_SIZE)
         self._one = bytearray(RECORD_SIZE)
         self._seq = _SEQ_MAX  # of our last frame; the next one opens an epoch
@@ -101,7 +101,7 @@ class SenderKeys:
     # --- records ---
 
     def load(self) -> int:
-        """Take up what the key port has; OK, or E_STORAGE: we have no chain yet."""
+        """Load the records of the key port; OK, or E_STORAGE: we have no chain yet."""
         record = self._one
         for row in range(self.rows):
             if self._keys.load(row, record) == OK and is_sound(record):
@@ -109,9 +109,9 @@ class SenderKeys:
         return OK if self._records[0] == _FORM else E_STORAGE
 
     def create(self) -> int:
-        """Begin a chain of our own, in place of an older one; OK or the key port's code.
+        """Begin a new chain of our own, which replaces the old one; OK or the key port's code.
 
-        Every member needs its record before it can read on.
+        Members cannot read our frames until they have its record.
         """
         record = self._one
         fill(record, 0, RECORD_SIZE, 0)
@@ -125,36 +125,36 @@ class SenderKeys:
         return self._save(0, record)
 
     def record_into(self, out: bytearray, at: int) -> bool:
-        """Copy our record for a member, 52 bytes, to be sent through its own sealed link only.
+        """Copy our record, 52 bytes, to out[at]; send it only through a member's sealed link.
 
-        It opens what we send from now on and the rest of this epoch. False: we have no chain.
+        It opens our frames of the current and later epochs. False: we have no chain.
         """
         copy(out, at, self._records, 0, RECORD_SIZE)
         return self._records[0] == _FORM
 
     def admit(self, record: "bytes | bytearray", at: int) -> int:
-        """Take in a publisher's record; OK, E_PEER: it is damaged or old, E_CAPACITY.
+        """Store a publisher's record; OK, E_PEER: damaged, old or ours, E_CAPACITY: no room.
 
-        A publisher has one chain: another one takes the place of what we have of it.
+        A publisher has one chain: a new one replaces the one that we have.
         """
-        one = self._one
-        copy(one, 0, record, at, RECORD_SIZE)
-        row = self._find(_OWNER_AT, one, _OWNER_AT)
-        if not is_sound(one) or equal(one, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE):
+        copied = self._one
+        copy(copied, 0, record, at, RECORD_SIZE)
+        row = self._find(_OWNER_AT, copied, _OWNER_AT)
+        if not is_sound(copied) or equal(copied, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE):
             return E_PEER
-        here = row * RECORD_SIZE
-        if row > 0 and equal(one, _CHAIN_AT, self._records, here + _CHAIN_AT, _CHAIN_SIZE):
-            held = get_u32(self._records, here + RECORD_EPOCH_AT)
-            if get_u32(one, RECORD_EPOCH_AT) <= held:
-                return OK if equal(one, 0, self._records, here, RECORD_SIZE) else E_PEER
+        place = row * RECORD_SIZE
+        if row > 0 and equal(copied, _CHAIN_AT, self._records, place + _CHAIN_AT, _CHAIN_SIZE):
+            epoch = get_u32(self._records, place + RECORD_EPOCH_AT)
+            if get_u32(copied, RECORD_EPOCH_AT) <= epoch:
+                return OK if equal(copied, 0, self._records, place, RECORD_SIZE) else E_PEER
         elif row < 0:
             row = self._free()
-        return self._save(row, one) if row > 0 else E_CAPACITY
+        return self._save(row, copied) if row > 0 else E_CAPACITY
 
     def place_into(
         self, out: bytearray, at: int, owner: "bytes | bytearray", owner_at: int
     ) -> bool:
-        """Write a publisher's chain and the epoch that we hold of it; False: zeros, for none."""
+        """Write a publisher's chain and the epoch that we hold of it; zeros and False: none."""
         row = self._find(_OWNER_AT, owner, owner_at)
         fill(out, at, PLACE_SIZE, 0)
         if row >= 0:
@@ -162,7 +162,7 @@ class SenderKeys:
         return row >= 0
 
     def remove(self, owner: "bytes | bytearray", at: int) -> int:
-        """Forget a publisher's chain; OK or a code. Nothing of it is opened any more."""
+        """Forget a publisher's chain, so that its frames are refused; OK or a code."""
         row = self._find(_OWNER_AT, owner, at)
         if row <= 0:
             return E_PEER
@@ -171,11 +171,11 @@ class SenderKeys:
         return self._keys.drop(row)
 
     def _find(self, field_at: int, value: "bytes | bytearray", at: int) -> int:
-        """The row whose record has these 4 bytes at `field_at`: a chain or an owner; or -1."""
+        """Return the row whose record has these 4 bytes (chain or owner) at `field_at`, or -1."""
         for row in range(self.rows):
-            here = row * RECORD_SIZE
-            if self._records[here] == _FORM and equal(
-                self._records, here + field_at, value, at, _CHAIN_SIZE
+            place = row * RECORD_SIZE
+            if self._records[place] == _FORM and equal(
+                self._records, place + field_at, value, at, _CHAIN_SIZE
             ):
                 return row
         return -1
@@ -187,7 +187,7 @@ class SenderKeys:
         return -1
 
     def _save(self, row: int, record: bytearray) -> int:
-        """Make a record durable, then take it up."""
+        """Make a record durable, then use it; OK or the key port's code."""
         finish(record)
         code = self._keys.save(row, record)
         if code == OK:
@@ -199,24 +199,23 @@ class SenderKeys:
         self._ciphers[row] = None
 
     def _step(self, row: int, epoch: int) -> None:
-        """Make `_one` the row's record at a later epoch."""
+        """Set `_one` to the row's record, advanced to `epoch`."""
         record = self._one
         copy(record, 0, self._records, row * RECORD_SIZE, RECORD_SIZE)
-        before = get_u32(record, RECORD_EPOCH_AT)
-        key = step(bytes(record[RECORD_KEY_AT:_CRC_AT]), before, epoch - before)
+        previous_epoch = get_u32(record, RECORD_EPOCH_AT)
+        key = step(bytes(record[RECORD_KEY_AT:_CRC_AT]), previous_epoch, epoch - previous_epoch)
         copy(record, RECORD_KEY_AT, key, 0, 32)
         put_u32(record, RECORD_EPOCH_AT, epoch)
 
     def _cipher(self, header: "bytes | bytearray") -> "Cipher":
-        """The cipher of `_one` with the salt of a header; its IV goes to the nonce."""
+        """Return the cipher of `_one` with a header's salt; store its IV in `_nonce`."""
         salt = bytes(header[_SALT_AT:HEADER_SIZE])
         okm = frame_key(bytes(self._one[RECORD_KEY_AT:_CRC_AT]), salt)
-        assert len(okm) == OKM_SIZE
         copy(self._nonce, 0, okm, _IV_AT, _NONCE_SIZE)
         return self._aead.cipher(okm, 0)
 
     def _take_up(self, row: int, cipher: "Cipher", header: "bytes | bytearray") -> None:
-        """Go on with a cipher whose IV is in the nonce and whose salt is in a header."""
+        """Use a new cipher for a row; its IV is in `_nonce`, its salt in the header."""
         self._ciphers[row] = cipher
         copy(self._ivs, row * _NONCE_SIZE, self._nonce, 0, _NONCE_SIZE)
         copy(self._salts, row * _SALT_SIZE, header, _SALT_AT, _SALT_SIZE)
@@ -225,7 +224,7 @@ class SenderKeys:
     # --- frames ---
 
     def seal_into(self, out: bytearray, frame: "bytes | bytearray", size: int) -> int:
-        """Seal a frame; the size of what is in `out`, or a code: do not send."""
+        """Seal frame[:size] into `out`; return the sealed size, or a code: send nothing."""
         if size + OVERHEAD > len(out):
             return E_CAPACITY
         if self._seq == _SEQ_MAX or self._ciphers[0] is None:
@@ -245,7 +244,7 @@ class SenderKeys:
         return size + OVERHEAD
 
     def _open_epoch(self) -> int:
-        """Step our chain and make that durable before anything is sealed with it."""
+        """Advance our chain by an epoch, durable before its first frame; OK or a code."""
         epoch = get_u32(self._records, RECORD_EPOCH_AT) + 1
         if self._records[0] != _FORM or epoch > SEAL_EPOCH_MAX:
             return E_STORAGE
@@ -264,14 +263,14 @@ class SenderKeys:
         return OK
 
     def open(self, buf: bytearray, size: int, now_ms: int) -> int:
-        """Open a frame in place; the size of what is at buf[at], or a code: it is dropped."""
+        """Open the frame buf[:size] in place; return the size of the text at buf[at] or a code."""
         size -= OVERHEAD
         if size <= 0 or buf[0] != _FLAGS:
             self.forged += 1
             return E_PEER
         row = self._find(_CHAIN_AT, buf, 1)
         if row <= 0:
-            self.unknown += row < 0  # our own come back on many carriers
+            self.unknown += row < 0  # many carriers return our own frames: do not count them
             return E_PEER
         epoch = get_u24(buf, _EPOCH_AT)
         steps = epoch - get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
@@ -301,18 +300,18 @@ class SenderKeys:
         if not self._aead.open(cipher, nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
             self.forged += 1
             return E_PEER
-        # Only a durable record moves the chain: without it the epoch before goes on.
+        # The chain advances only once the record is durable; until then the old epoch stays.
         code = self._save(row, self._one) if steps else OK
         if code != OK:
             return code
         if opens_epoch:
-            nonce[_NONCE_SIZE - 1] ^= seq  # the IV again
+            nonce[_NONCE_SIZE - 1] ^= seq  # restore the IV
             self._take_up(row, cipher, buf)
         self._seen[seen_at] |= 1 << (seq & 7)
         return size
 
     def _may_skip(self, now_ms: int) -> bool:
-        """Many steps cost time, whoever asks for them: once in a while."""
+        """Whether many steps may be computed now: they take time, and the frame may be forged."""
         if self._skip_ms >= 0 and elapsed_ms(now_ms, self._skip_ms) < SEAL_SKIP_MS:
             return False
         self._skip_ms = now_ms

@@ -1,4 +1,4 @@
-"""What a channel's participants agree on, and how large one's tables are."""
+"""Settings of a channel: what its participants agree on, and the sizes of the tables."""
 
 from drupelet.base.limits import (
     CHANNEL_ASKED_MAX,
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """Change what differs before the channel is opened; it is read while the channel lives.
+    """The settings of one channel; change them before it is opened, it keeps reading them.
 
-    period_ms: an unacknowledged message goes out again after one, a possibly acknowledged one
-    after `possibly_periods`. sync_ms: a sync message after one to two of these without any other.
-    t_min_ms, t_max_ms, response_groups: SDS-R's global state, the same for all. lost_ms: what
-    does not come for so long is irretrievably lost; 0: never. All waits, and twice lost_ms, are
-    at most 2^28 ms.
-    bloom_...: ids that the filter holds at its error rate, bits for each, hashes (docs/SPEC.md
-    12.2), the same for all. send_bloom: only where no peer loses messages for a filter.
-    causal: entries in our messages' causal history; heads_max: more of them, for what came again
-    and for what nothing depends on yet.
-    ask_into: of a dialect without sync messages, writes a frame with a repair request.
+    period_ms: an unacknowledged message is resent after one period, a possibly acknowledged one
+    after `possibly_periods`. sync_ms: a sync message is sent after one to two times this without
+    another frame. t_min_ms, t_max_ms, response_groups: the global state of SDS-R, the same for all
+    participants. lost_ms: a dependency missing for so long is irretrievably lost; 0: never. All
+    waits, and twice lost_ms, are at most 2^28 ms.
+    bloom_...: how many ids the filter holds at its error rate, bits per id, hashes (docs/SPEC.md
+    12.2), the same for all. send_bloom: use it only if no participant loses messages because of
+    filters (docs/DESIGN.md 14).
+    causal: entries in our messages' causal history; heads_max: extra entries, for messages that
+    were received again and for messages on which nothing depends yet.
+    ask_into: writes a frame with a repair request, in a dialect without sync messages.
     """
 
     period_ms = 30_000
@@ -59,5 +60,5 @@ class Settings:
 
 
 def response_groups(participants: int) -> int:
-    """How many response groups so many participants make (specs/sds.md "SDS-R global state")."""
+    """Return the number of response groups for a channel (specs/sds.md "SDS-R global state")."""
     return participants // 128 + 1

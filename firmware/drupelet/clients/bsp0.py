@@ -1,8 +1,8 @@
 # host only: Briar's group ids need BLAKE2b
-"""Groups of the family of Briar 1.5.19, and the least that a client of one does.
+"""Groups of the family of Briar 1.5.19, and a minimal client for them.
 
-Briar's clients keep what a message depends on inside their own formats; whoever knows a format
-brings a client that reads it.
+Briar's clients keep dependencies inside formats of their own; an owner who knows such a format
+passes a client that reads it.
 """
 
 from drupelet.base.errors import E_PEER
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class PlainClient:
-    """Any body but an empty one is a message that depends on nothing and is shared."""
+    """Takes any body that is not empty as a message without dependencies, and shares it."""
 
     def dependencies(self, reader: "BodyReader") -> int:
-        """No ids; E_PEER for an empty body, which Briar does not take."""
+        """Return 0, or E_PEER for an empty body, which Briar does not accept."""
         return 0 if reader.size else E_PEER
 
     def dependency_into(self, reader: "BodyReader", row: int, out: bytearray) -> bool:  # noqa: ARG002
-        """There is none."""
+        """Return False: there are no dependencies."""
         return False
 
     def validate(self, reader: "BodyReader") -> int:  # noqa: ARG002 - a client's shape
-        """Always SHARE."""
+        """Return SHARE."""
         return SHARE
 
 
@@ -37,10 +37,10 @@ def join(
     node: "Node", client_id: str, major_version: int, descriptor: bytes, flags: int = 0,
     client: "ClientPort | None" = None,
 ) -> int:  # fmt: skip
-    """Become a member of a group of Briar's client `client_id`; returns its number.
+    """Join a group of the Briar client `client_id`; return the group's number.
 
-    client_id: 1 to 100 bytes of UTF-8; major_version: 0..2^31 - 1; descriptor: up to 16 KiB, kept
-    by its owner; client: None for `PlainClient`. Raises CapacityError, as `Node.join_id` does.
+    `client_id`: 1 to 100 bytes of UTF-8. `major_version`: 0 to 2^31 - 1. `descriptor`: up to 16
+    KiB, not kept here. `client`: None for `PlainClient`. Raises CapacityError, as `Node.join_id`.
     """
     id = group_id(client_id, major_version, descriptor)
     return node.join_id(id, FAMILY_BSP_0, flags, client or PlainClient())

@@ -1,11 +1,11 @@
-"""The command channel: a host tells a board to do one of a few things, and the board says it did.
+"""The command channel: a host sends commands to a board, and the board answers that it did them.
 
     payload: kind u8, board's id [4], counter u32, operation u8, value u32, tag [16]; big-endian
 
-kind: COMMAND, with an argument as value, or ANSWER, with what came of it (docs/SPEC.md 15.8). The
-tag is the first half of the HMAC-SHA256, under the board's command key, of all before it: who has
-no key is refused before the message enters a log. A counter that is not above the last answered
-one is refused: an old command never runs again.
+Kind is COMMAND, with an argument as value, or ANSWER, with the result (docs/SPEC.md 15.8). The tag
+is the first half of the HMAC-SHA256 of everything before it, under the board's command key: what
+was made without the key enters no log. A counter that is not above the last answered one is
+refused: an old command never runs again.
 """
 
 from drupelet.base.compat import const
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from drupelet.engine.body import BodyReader
     from drupelet.node import Node
 
-# Random and made once, as BSP v1 section 2.1 asks for.
+# Random, made once (BSP v1 2.1).
 COMMANDS_CLIENT_ID = bytes.fromhex(
     "4b0a7d93e51c2f68a9d4370be8f51c6a02bd97e4338c5fa1d06e72b94fa8135c"
 )
 COMMAND = const(0x43)
 ANSWER = const(0x41)
-# The operations.
+# Operations.
 SET_EPOCH = const(0)  # value: ms
 SLEEP = const(1)  # value: ms
-FLUSH = const(2)  # the black box leaves as far as it is written
-REPORT = const(3)  # answered with what the board wants to say, e.g. mV
+FLUSH = const(2)  # publish the black box as far as it is written
+REPORT = const(3)  # the answer has what the board wants to report, e.g. mV
 OPERATIONS = const(4)
-# An answer's value for what the board could not do.
+# Value of an answer to a command that failed.
 FAILED = const(0xFFFFFFFF)
 
 COMMAND_SIZE = const(30)
@@ -49,7 +49,7 @@ def put_command(
     out: bytearray, at: int, kind: int, board: "bytes | bytearray", counter: "bytes | bytearray",
     operation: int, value: int, key: bytes,
 ) -> int:  # fmt: skip
-    """Write a payload; the position behind it. `counter`: 4 bytes."""
+    """Write a payload; return the offset after it. `counter`: 4 bytes."""
     head = bytes((kind,)) + board + counter + bytes((operation,)) + value.to_bytes(4, "big")
     out[at : at + _TAG_AT] = head
     out[at + _TAG_AT : at + COMMAND_SIZE] = hmac(key, head)[: COMMAND_SIZE - _TAG_AT]
@@ -68,9 +68,9 @@ class Command:
 
 
 class CommandClient(DefaultClient):
-    """The client of a group of commands; keys: board's id -> its command key of 32 bytes.
+    """The client of a group of commands; `keys`: from a board's id to its command key of 32 bytes.
 
-    A board has its own key alone: what is for others it passes on unseen, for its host judges it.
+    A board has its own key only: it passes on what is for others unchecked; their hosts check it.
     """
 
     def __init__(self, keys: "dict[bytes, bytes]") -> None:
@@ -80,7 +80,7 @@ class CommandClient(DefaultClient):
         self._payload = bytearray(COMMAND_SIZE)
 
     def validate(self, reader: "BodyReader") -> int:
-        """SHARE, or INVALID for what no holder of the key wrote."""
+        """Return SHARE, or INVALID for a payload that no holder of the key made."""
         payload = self._payload
         at = 1 + self.dependencies(reader) * ID_SIZE
         whole = reader.size == at + COMMAND_SIZE
@@ -92,15 +92,15 @@ class CommandClient(DefaultClient):
         return INVALID
 
     def _is_from(self, key: bytes) -> bool:
-        """Whether the tag is right, looked at whole whatever is wrong."""
+        """Return True if the tag is right; takes the same time if it is wrong."""
         tag = hmac(key, bytes(self._payload[:_TAG_AT]))
-        wrong = 0
+        difference = 0
         for row in range(COMMAND_SIZE - _TAG_AT):
-            wrong |= tag[row] ^ self._payload[_TAG_AT + row]
-        return wrong == 0
+            difference |= tag[row] ^ self._payload[_TAG_AT + row]
+        return difference == 0
 
     def read(self, node: "Node", group: int, handle: int) -> "Command | None":
-        """A message of the log of this group; None: deleted, or of another group."""
+        """Return the command in a message of this group's log; None: deleted, or another group."""
         reader = node.open_body(group, handle)
         if reader is None:
             return None
@@ -111,11 +111,11 @@ class CommandClient(DefaultClient):
 
 
 class CommandBoard:
-    """Executes commands for one board and answers them.
+    """Executes the commands for one board, and answers them.
 
-    actions: OPERATIONS functions of one argument, the value, in their order; each returns what
-    the answer says (0 .. 2^32 - 1) or a negative code. None of them may end the board: sleep is
-    only planned. After a cut between doing and answering it is done once more.
+    `actions`: OPERATIONS functions in the order of the operations, which take the value and return
+    the value of the answer (0 to 2^32 - 1) or a negative code. They must return: a sleep is only
+    planned. After a power cut between an action and its answer, the action is repeated.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class CommandBoard:
         self.replayed = 0
 
     def recover(self, node: "Node", group: int) -> None:
-        """Find the last answered counter; after `Node.boot`."""
+        """Find the last answered counter in the log; call it after `Node.boot`."""
         handle = 0
         while (handle := node.store.next(handle)) > 0:
             command = self._client.read(node, group, handle)
@@ -141,9 +141,10 @@ class CommandBoard:
         self, node: "Node", group: int, handle: int, author: "Author",
         timestamp: "bytes | bytearray", now_ms: int,
     ) -> int:  # fmt: skip
-        """Look at an event of the group; OK, also for what is not ours, or E_CAPACITY.
+        """Handle an event of the group; OK, also if it is no command for this board.
 
-        E_CAPACITY: it was done, but there is no room for the answer; leave the event unconfirmed.
+        E_CAPACITY: the command was executed, but there is no room for the answer; do not confirm
+        the event.
         """
         command = self._client.read(node, group, handle)
         if command is None or command.kind != COMMAND or command.board != self._id:

@@ -3,7 +3,7 @@
     byte  0      1..            then
           count  ids, 32 each   payload
 
-`count` dependencies come first, so that the core finds them; the payload is the user's.
+The ids are the message's dependencies, `count` of them; the payload is the user's.
 """
 
 from drupelet.base.errors import OK
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.node import Node
 
-# Client ids are random and made once by the client's developer (BSP v1 section 2.1).
+# Client ids are random, and made once by the client's developer (BSP v1 2.1).
 READINGS_CLIENT_ID = bytes.fromhex(
     "6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264"
 )
@@ -24,31 +24,32 @@ TELEMETRY_CLIENT_ID = bytes.fromhex(
 
 
 class Author:
-    """Composes a member's messages, each after its last one and after what it saw meanwhile."""
+    """Composes a member's messages; each depends on its last one and the newest one of others."""
 
     def __init__(self, node: "Node", group: int) -> None:
         self._node = node
         self.group = group
-        self.seen = 0  # the handle up to which the log was looked at
-        self.logged = 0  # messages of the group in the log up to there
-        self.own = 0  # of these our own, and those that we have published since
-        self._newest = 0  # the last of our own
+        self.seen = 0  # the handle up to which the log has been looked at
+        self.logged = 0  # messages of the group in the log, up to `seen`
+        self.own = 0  # those that are our own, published ones included
+        self._newest = 0  # the handle of our last one
         self._has_foreign = False
         self._ids = bytearray(2 * ID_SIZE)
         self.body = bytearray(INLINE_SIZE_MAX)
 
     def recover(self) -> None:
-        """Look at the log from `seen` on: our last message, and the newest one of others since
-        then; after `node.boot`.
+        """Read the log from `seen` on, to find our last message and the newest one of others.
+
+        Call it after `Node.boot`.
         """
         store = self._node.store
         while (handle := store.next(self.seen)) > 0:
             self.saw(handle)
 
     def saw(self, handle: int) -> None:
-        """A message of the log, in its order: what we write next comes after it.
+        """Look at a message of the log: our next message depends on it.
 
-        One that was seen before changes nothing.
+        Call it in log order; a message that was seen before changes nothing.
         """
         store = self._node.store
         if handle <= self.seen:
@@ -64,7 +65,7 @@ class Author:
             self.published(handle)
 
     def published(self, handle: int) -> None:
-        """Our own message entered the log."""
+        """Record that our own message entered the log."""
         self.own += 1
         if self._node.store.load(handle) == OK:
             copy(self._ids, 0, self._node.store.id, 0, ID_SIZE)
@@ -72,7 +73,7 @@ class Author:
             self._has_foreign = False
 
     def compose(self, payload: "bytes | bytearray", size: int) -> int:
-        """Write the body of our next message into `body`; its size, or -1 if it is too long."""
+        """Write the body of our next message to `body`; return its size, or -1: it is too long."""
         at = self.head()
         if at + size > len(self.body):
             return -1
@@ -80,7 +81,7 @@ class Author:
         return at + size
 
     def head(self) -> int:
-        """Write what precedes the payload of our next message into `body`; its size."""
+        """Write the dependencies of our next message to `body`; return their size."""
         at = 1
         if self._newest:
             copy(self.body, at, self._ids, 0, ID_SIZE)

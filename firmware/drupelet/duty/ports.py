@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""A live link as a snapshot reads it before a deep sleep, and sets it after one."""
+"""Port of the snapshot: a live link, which it reads before a deep sleep and restores after it."""
 
 from typing import TYPE_CHECKING, Protocol
 

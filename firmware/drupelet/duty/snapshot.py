@@ -1,9 +1,10 @@
-"""What a deep sleep must not lose, in memory that outlives RAM: RTC memory or scratch registers.
+"""Snapshots: what a deep sleep must not lose, in RTC memory or scratch registers.
 
-The long form holds the wake state and what is only in RAM beside it: clocks, back-off,
-wake plan and room for keys. The short form holds what stands in no WAKE record; with it goes one
-flash program per wake. Bytes: docs/SPEC.md 10.3. A snapshot is good once: `read` marks it, and the
-owner writes the mark back *before* anything is sent. Whatever is refused costs bytes, no message.
+The long form has the wake state, and what is otherwise in RAM only: clocks, back-off, wake plan
+and room for keys. The short form has what no WAKE record on flash has; it costs one flash write
+per wake. Bytes: docs/SPEC.md 10.3. A snapshot is valid once: `read` marks it as used, and the
+owner writes the mark back before it sends anything. If a snapshot is refused, messages are
+repeated, but none is lost.
 """
 
 import struct
@@ -32,22 +33,22 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.store.ports import StorePort
 
-_USED = const(0)  # read already, or nothing there
-_LONG = const(3)  # 1 and 2 had no generation
+_USED = const(0)  # it was read, or there is none
+_LONG = const(3)  # forms 1 and 2 had no generation
 _SHORT = const(4)
-# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan (none:
-# ff), and the generation of link numbers with which the wake goes on, u16.
+# Head of both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan
+# (ff: none), generation of link numbers after the sleep u16.
 _HEAD = ">BBH4sIIiHH"
 _PLAN_AT = const(16)
 _CRC_SIZE = const(4)
 _GENERATION_AT = const(22)
-# The long form goes on: the old anchor, keys, state size u16, peer rows, wake state, CRC.
+# The long form continues: old anchor, keys, wake state size u16, peer rows, wake state, CRC.
 _OLD_AT = const(24)
 _KEYS_AT = const(29)
 _SIZE_AT = const(123)
 _ROWS_AT = const(125)
-# A peer's row: number u8, send count u8, age u16, heard u16, handle u32, into u32, and of the plan
-# its anchor u32; ff for none.
+# A peer's row: number u8, send count u8, age u16, heard u16, newest handle u32, ms into the epoch
+# u32, the peer's anchor in the plan u32; ff for none.
 _ROW = ">BBHHii"
 _ROW_TAKEN = ">BBHHII"
 _ROW_SIZE = const(18)
@@ -62,23 +63,23 @@ assert _ROW_SIZE == _ROW_PLAN_AT + PLAN_PEER_SIZE
 
 
 def is_whole(buf: bytearray, start: int, end: int) -> bool:
-    """Whether the CRC that stands behind buf[start:end] is right."""
+    """Return True if the CRC after buf[start:end] is right."""
     crc = bytearray(_CRC_SIZE)
     crc32_into(crc, 0, buf, start, end - start, True)
     return equal(buf, end, crc, 0, _CRC_SIZE)
 
 
 class Snapshot:
-    """Writes and reads one device's snapshots; `keys_at` is where the key room begins."""
+    """Writes and reads the snapshots of one device; the room for keys begins at `keys_at`."""
 
     def __init__(self, device_id: "bytes | bytearray") -> None:
         assert len(device_id) == 4
         self.keys_at = _KEYS_AT
-        self.generation = -1  # of the one that `read` took, for `node.boot`
+        self.generation = -1  # of the snapshot that `read` accepted, for `node.boot`
         self._device = bytearray(device_id)
 
     def state_room(self, peers: int) -> int:
-        """How long the wake state in a snapshot may be; message rows beyond are left out."""
+        """Return how long a wake state may be; message rows that do not fit are left out."""
         return WAKE_STATE_SIZE_MAX - _ROWS_AT - peers * _ROW_SIZE - _CRC_SIZE
 
     # --- before sleep ---
@@ -87,10 +88,10 @@ class Snapshot:
         self, buf: bytearray, core: "Core", links: "Sequence[LivePort]", plan: "WakePlan | None",
         state_size: int, now_ms: int,
     ) -> int:  # fmt: skip
-        """Write the long form; its size, or E_CAPACITY when `buf` is too short for it.
+        """Write the long form; return its size, or E_CAPACITY if `buf` is too short.
 
-        The wake state, `state_size` bytes, is in `core.store.saved`. What stands at `keys_at` is
-        the owner's: it is left as it is, and must be there before.
+        The wake state, `state_size` bytes, is in `core.store.saved`. The owner must have written
+        the keys at `keys_at` before; they are left unchanged.
         """
         peers = core.members.peers
         end = _ROWS_AT + peers * _ROW_SIZE + state_size
@@ -113,7 +114,7 @@ class Snapshot:
     def write_short(
         self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> int:
-        """Write the short form; its size. `Node.save` has returned OK before."""
+        """Write the short form, after `Node.save` has returned OK; return its size."""
         self._head(buf, _SHORT, 0, core, plan, now_ms)
         crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
         return SNAPSHOT_SHORT_SIZE
@@ -122,7 +123,7 @@ class Snapshot:
         self, buf: bytearray, form: int, peers: int, core: "Core", plan: "WakePlan | None",
         now_ms: int,
     ) -> None:  # fmt: skip
-        # Numbers begin at 1 again after the sleep, so in a generation of their own.
+        # Link numbers begin at 1 again after the sleep, so in a new generation.
         generation = (core.clocks.generation + 1) & 0xFFFF
         struct.pack_into(
             _HEAD, buf, 0, form, peers, core.boot, self._device, core.graph.newest, core.consumed,
@@ -135,10 +136,9 @@ class Snapshot:
         self, buf: bytearray, at: int, core: "Core", peer: int, live: "Sequence[LivePort]",
         now_ms: int,
     ) -> None:  # fmt: skip
-        """A peer's clock, its link's back-off, and when the oldest of what is under way was sent.
+        """Write a peer's clock, its link's back-off, and when its oldest open message was sent.
 
-        The oldest and not the newest: a message that is sent at each wake would put the others
-        off for ever.
+        The newest one would not do: a message sent at each wake would put off the others for ever.
         """
         sends = 0
         age = heard = _NEVER
@@ -163,10 +163,11 @@ class Snapshot:
     # --- after sleep ---
 
     def read(self, buf: bytearray, size: int, store: "StorePort") -> int:
-        """Take a snapshot up, once; OK, or E_STORAGE: as if there were none.
+        """Take a snapshot, once; OK, or E_STORAGE: it is not valid.
 
-        Call it between `store.open` and `node.boot`, which then finds the wake state of the
-        snapshot instead of that on flash. `buf[0]` is 0 afterwards: write it back before a send.
+        Call it between `store.open` and `node.boot`, which then uses the wake state of the
+        snapshot in place of that on flash. Sets `buf[0]` to 0: write that back before sending
+        anything.
         """
         if size < SNAPSHOT_SHORT_SIZE:
             return E_STORAGE
@@ -184,19 +185,19 @@ class Snapshot:
         return OK
 
     def _whole(self, buf: bytearray, size: int) -> bool:
-        """True when form, size and CRC are right: not torn, no bit flipped."""
+        """Return True if form, size and CRC are right: it is complete and undamaged."""
         end = _OLD_AT
         if buf[0] == _LONG and size >= _ROWS_AT + _CRC_SIZE:
             end = _ROWS_AT + buf[1] * _ROW_SIZE + get_u16(buf, _SIZE_AT)
         elif buf[0] != _SHORT or buf[1]:
-            return False  # the short form has no rows of peers
+            return False  # the short form has no peer rows
         return end + _CRC_SIZE <= size and is_whole(buf, 0, end)
 
     def _fits(self, buf: bytearray, store: "StorePort") -> bool:
-        """True when it is of this device and of the log as it is: neither foreign nor old."""
+        """Return True if the snapshot is of this device, and of the present end of the log."""
         if not equal(buf, 4, self._device, 0, 4) or store.saved_size < 8:
             return False
-        if not equal(buf, 2, store.saved, 2, 2):  # the boot
+        if not equal(buf, 2, store.saved, 2, 2):  # the number of the boot
             return False
         newest = get_u32(buf, 8)
         return (not newest or store.load(newest) == OK) and store.next(newest) == 0
@@ -205,9 +206,9 @@ class Snapshot:
         self, buf: bytearray, core: "Core", links: "Sequence[LivePort]", plan: "WakePlan | None",
         now_ms: int, slept_ms: int,
     ) -> None:  # fmt: skip
-        """Set clocks, back-off and plan as they were, `slept_ms` (.. 2^28) later.
+        """Restore clocks, back-off and plan as they are `slept_ms` (up to 2^28) later.
 
-        For a buffer that `read` took; call it once links and plan are made, before they are used.
+        `buf`: one that `read` accepted. Call this once links and plan are made, before using them.
         """
         assert 0 <= slept_ms <= WAIT_MS_MAX
         if plan is not None:
@@ -222,7 +223,7 @@ class Snapshot:
             if plan is not None:
                 plan.restore_peer_from(peer, buf, at + _ROW_PLAN_AT, now_ms, slept_ms)
             core.refill(peer)
-            # A first byte of 17 and more: there was no live link.
+            # A first byte above 16 means that there was no live link.
             if buf[at + 10] <= 16:
                 self._take_peer(buf, at, core, peer, _live(links, peer), now_ms, slept_ms)
 
@@ -235,22 +236,22 @@ class Snapshot:
         _number, sends, age, heard, newest, into_ms = struct.unpack_from(_ROW_TAKEN, buf, at)
         epoch = live[0].epoch  # live links to one peer share it
         core.clocks.set_start(peer, earlier_ms(now_ms, slept_ms + into_ms))
-        sent = (epoch - age) % EPOCH_MODULUS
+        sent_epoch = (epoch - age) % EPOCH_MODULUS
         outbox = core.outboxes[peer]
         for row in range(outbox.count if sends else 0):
-            # What the peer asked for is due at once.
+            # A message that the peer requested is due at once.
             is_open = not outbox.state(row) & (HOLD | REQUEST)
             if is_open and outbox.handles[row] <= newest:
-                outbox.note_sent(row, min(sends, SEND_COUNT_MAX), sent)
+                outbox.note_sent(row, min(sends, SEND_COUNT_MAX), sent_epoch)
         for link in live:
             link.count_anew()
             link.resume()
             if heard != _NEVER:
                 link.pace.heard_epoch = (epoch - heard) % EPOCH_MODULUS
             if sends:
-                link.pace.resume_probes(sends, sent)
+                link.pace.resume_probes(sends, sent_epoch)
 
 
 def _live(links: "Sequence[LivePort]", peer: int) -> "Sequence[LivePort]":
-    """The links to a peer whose carrier has two ends."""
+    """Return the live links to a peer (row)."""
     return [link for link in links if link.peer == peer and not link.visits]

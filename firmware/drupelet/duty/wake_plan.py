@@ -1,10 +1,11 @@
-"""When a sleeper is awake: windows that meet a peer's without a common clock (docs/SPEC.md 10.2).
+"""The wake plan: when a device is awake, to meet peers without a common clock (docs/SPEC.md 10.2).
 
-Every period begins with a window at its anchor. While a peer is sought there is a second window,
-the probe, at another place in each period: up to half a period behind the anchor, for of two
-devices one is less than that behind the other. WAKE frames tell the other side when the next
-anchor comes; from then on the device with the higher id opens its windows at the lower one's
-anchors, and one window per period is enough. A peer that was missed too often is sought again.
+Every period begins at the anchor, with a window in which the device is awake. While it seeks a
+peer, there is a second window, the probe, which moves on in each period, up to half a period after
+the anchor: of two devices, one is less than half a period behind the other. WAKE frames tell a
+peer when the next anchor comes. From then on, the device with the higher id opens its windows at
+the anchors of the lower one, and one window per period is enough. A peer that was missed too often
+is sought again.
 """
 
 import struct
@@ -23,12 +24,12 @@ from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms
 
 KIND_WAKE = const(0x52)
 WAKE_SIZE = const(10)  # kind, flags, ms to the next anchor u32, period u32
-# What is saved for a deep sleep: a head, the anchor that we moved away from, a row per peer.
+# Sizes of what a deep sleep saves: a head, the anchor that we moved away from, a row per peer.
 PLAN_HEAD_SIZE = const(6)
 PLAN_OLD_SIZE = const(5)
 PLAN_PEER_SIZE = const(4)
 
-_ASK = const(1)  # the sender does not know the receiver's anchor in this window
+_ASK = const(1)  # a flag: the sender does not know the receiver's anchor in this window
 _ID_SIZE = const(4)
 _ABSENT = const(0)
 _SOUGHT = const(1)
@@ -36,25 +37,26 @@ _MET = const(2)
 
 
 def earlier_ms(now_ms: int, wait_ms: int) -> int:
-    """The time `wait_ms` (.. 2^30) before `now_ms`, modulo 2^30."""
+    """Return the time `wait_ms` (up to 2^30) before `now_ms`, modulo 2^30."""
     return (now_ms - wait_ms) & 0x3FFFFFFF
 
 
 class WakePlan:
-    """The wake plan of one device; all devices of a group have the same three figures.
+    """The wake plan of one device; all devices of a group use the same three times.
 
-    `period_ms` .. 2^26. `window_ms` is how long each window is, `contact_ms` how much of it two
+    `period_ms`: up to 2^26. `window_ms`: how long a window is. `contact_ms`: how much of it two
     devices need together. Two devices that seek each other are awake together for `contact_ms`
-    within `search_periods` periods, whatever their phases, with clocks 500 ppm off either way.
+    within `search_periods` periods, whatever their phases, if their clocks are at most 500 ppm
+    off.
     """
 
     def __init__(
         self, period_ms: int, window_ms: int, contact_ms: int, peers_max: int,
         device_id: "bytes | bytearray", now_ms: int, phase_ms: int,
     ) -> None:  # fmt: skip
-        """`phase_ms`: the first anchor, 0 .. period_ms - 1 from now; random, best.
+        """`phase_ms`: 0 to period_ms - 1, from now to the first anchor; best chosen at random.
 
-        Raises CapacityError when the window is too short for what clocks drift in a period.
+        Raises CapacityError if the window is too short for the drift of clocks in a period.
         """
         assert 0 < contact_ms < window_ms <= period_ms <= WAKE_PERIOD_MS_MAX
         assert 0 <= phase_ms < period_ms and len(device_id) == _ID_SIZE
@@ -62,32 +64,34 @@ class WakePlan:
         self.window_ms = window_ms
         self.contact_ms = contact_ms
         self.drift_ms = period_ms * DRIFT_PPM_MAX // 1_000_000 + 1
-        slack = window_ms - contact_ms  # windows this much apart still meet long enough
+        # Windows shifted by this much still overlap for `contact_ms`.
+        slack = window_ms - contact_ms
         self._step_ms = 2 * slack - self.drift_ms
         self.probes = 0
         self.search_periods = 2
         self._set_probes(slack)
-        self.start_ms = earlier_ms(now_ms, period_ms - phase_ms)  # the anchor of this period
+        # The anchor of the present period.
+        self.start_ms = earlier_ms(now_ms, period_ms - phase_ms)
         self.probe = 1 if self.probes else 0
         self.foreign = 0  # WAKE frames of another plan
-        self._old_start_ms = 0  # the anchor before it moved, and how long it is still kept
-        self._old_left = 0
+        self._old_start_ms = 0  # the anchor before it moved
+        self._old_left = 0  # for how many periods its windows are kept
         self._id = int.from_bytes(device_id, "big")
         self._ids = [0] * peers_max
         self._states = bytearray(peers_max)
-        self._anchors_ms = [0] * peers_max  # the peer's anchor of its last WAKE
+        self._anchors_ms = [0] * peers_max  # the peer's anchor, from its last WAKE
         self._wake_seen_ms = [0] * peers_max  # when its last WAKE came
-        self._asked_ms = [-1] * peers_max  # when our last WAKE went; -1: none did
-        self._answer = bytearray(peers_max)  # the peer asked
+        self._asked_ms = [-1] * peers_max  # when our last WAKE was sent; -1: none
+        self._answer = bytearray(peers_max)  # 1: the peer asked for a WAKE
 
     def _set_probes(self, slack: int) -> None:
-        """How many places the probe needs, and how long a search lasts at most.
+        """Compute how many places the probe needs, and how long a search lasts at most.
 
-        The probe moves on by a step that drift cannot jump over. A search that begins behind a
-        device's place in the sweep sees the rest of this sweep, and as much of the next one as it
-        takes to get there again while the other's anchor moves away: never more than two sweeps.
-        The sweep reaches half a period and what all of that adds, or else the whole period. The
-        2: the period in which the search began counts for nothing, and divisions are rounded up.
+        The probe moves on by a step that drift cannot jump over. A search that begins when the
+        probe has passed the peer's place needs the rest of this sweep, and as much of the next one
+        as it takes to catch up while the peer's anchor drifts away: never more than two sweeps. A
+        sweep reaches half a period plus all that drift, or else the whole period. The 2: the
+        period in which the search begins does not count, and divisions are rounded up.
         """
         gain = self._step_ms - self.drift_ms
         if gain <= 0:
@@ -95,7 +99,7 @@ class WakePlan:
                 f"a window of {self.window_ms} ms for {self.contact_ms} ms of contact is too "
                 f"short: clocks drift {self.drift_ms} ms in a period of {self.period_ms} ms"
             )
-        # A step is more than the drift of a period: there are never more than 1,000 places.
+        # A step is longer than the drift of a period: there are never more than 1,000 places.
         reach = slack
         while reach < self.period_ms // 2 + 1 + self.search_periods * self.drift_ms:
             if reach + self.contact_ms >= self.period_ms:
@@ -109,35 +113,35 @@ class WakePlan:
     # --- peers ---
 
     def seek(self, peer: int, device_id: "bytes | bytearray", at: int) -> None:
-        """Take a peer (row) into the plan; it is sought from now on."""
+        """Add a peer (row) to the plan, and seek it from now on."""
         self._ids[peer] = int.from_bytes(device_id[at : at + _ID_SIZE], "big")
         self._states[peer] = _SOUGHT
         self._asked_ms[peer] = -1
         self._answer[peer] = 0
 
     def met(self, peer: int) -> bool:
-        """True while the peer's anchors and ours coincide as far as we know."""
+        """Return True while our windows meet the peer's, as far as we know."""
         return self._states[peer] == _MET
 
     def searches(self) -> bool:
-        """True while any peer is sought, or waits for our answer: the probe is on."""
+        """Return True while the probe is on: a peer is sought, or waits for our answer."""
         for peer in range(len(self._states)):
             if self._states[peer] == _SOUGHT or self._answer[peer]:
                 return True
         return False
 
     def _visits(self, peer: int) -> bool:
-        """True when we open our windows at the peer's anchors: it is met, and leads."""
+        """Return True if we open windows at the peer's anchors: it is met and has a lower id."""
         return self._states[peer] == _MET and self._ids[peer] < self._id
 
     # --- time ---
 
     def _latest(self, now_ms: int, start_ms: int) -> int:
-        """The newest time up to now that is whole periods from `start_ms`."""
+        """Return the last time up to `now_ms` that is whole periods from `start_ms`."""
         passed_ms = elapsed_ms(now_ms, start_ms)
         if passed_ms < CLOCK_BACK_MS:
             return earlier_ms(now_ms, passed_ms % self.period_ms)
-        back_ms = NOW_MODULUS_MS - 1 - passed_ms  # the clock went back by this and 1
+        back_ms = NOW_MODULUS_MS - 1 - passed_ms  # the clock went back by 1 more than this
         return earlier_ms(start_ms, (back_ms // self.period_ms + 1) * self.period_ms)
 
     def _advance(self, now_ms: int) -> None:
@@ -157,26 +161,26 @@ class WakePlan:
             self.probe = (self.probe - 1 + periods) % self.probes + 1
 
     def _forget(self, now_ms: int) -> None:
-        """Seek the peers again that were missed too often; a clock that went back knows none."""
+        """Seek peers again that were missed too often, or all after a clock went back."""
         most_ms = (CONTACTS_MISSED_MAX + 1) * self.period_ms
         for peer in range(len(self._states)):
-            met = self._states[peer] == _MET
-            if met and elapsed_ms(now_ms, self._anchors_ms[peer]) >= most_ms:
+            is_met = self._states[peer] == _MET
+            if is_met and elapsed_ms(now_ms, self._anchors_ms[peer]) >= most_ms:
                 self._states[peer] = _SOUGHT
 
     def _place_ms(self) -> int:
-        """Where in the period the probe is; 0 when there is none."""
+        """Return where in the period the probe is; 0: there is none."""
         if not self.probe or not self.searches():
             return 0
         return min(self.probe * self._step_ms, self.period_ms - self.window_ms)
 
     def _window_ms(self, now_ms: int, start_ms: int, drift_ms: int) -> int:
-        """What is left of the window at `start_ms` or whole periods later, in ms.
+        """Return what is left of the window at `start_ms`, or whole periods later, in ms.
 
-        Outside of it the time until the next one, less than 0. start_ms: up to now. drift_ms: what
-        two clocks drift in a period, 0 for windows by our own. A window has room for that of one
-        period; each period more since `start_ms` opens it earlier, and closes it later, by that
-        much.
+        Outside of a window: minus the ms until the next one. `start_ms`: not in the future.
+        `drift_ms`: the drift of two clocks in a period; 0 for windows by our own clock. A window
+        is long enough for the drift of one period; each period more since `start_ms` opens it
+        earlier, and closes it later, by `drift_ms`.
         """
         passed_ms = elapsed_ms(now_ms, start_ms)
         periods = passed_ms // self.period_ms
@@ -190,7 +194,7 @@ class WakePlan:
         return self.window_ms + 2 * periods * drift_ms - early_ms
 
     def _nearest_ms(self, now_ms: int) -> int:
-        """The longest that is left of any window; less than 0: minus the time until the first."""
+        """Return the longest rest of any window; negative: minus the ms until the first one."""
         self._advance(now_ms)
         self._forget(now_ms)
         nearest_ms = self._window_ms(now_ms, self.start_ms, 0)
@@ -198,7 +202,7 @@ class WakePlan:
             nearest_ms = max(nearest_ms, self._window_ms(now_ms, self._old_start_ms, 0))
         place_ms = self._place_ms()
         if place_ms:
-            # Whole periods from the probe, and in the past.
+            # Whole periods before the probe's place, so that it is in the past.
             probe_ms = earlier_ms(self.start_ms, self.period_ms - place_ms)
             nearest_ms = max(nearest_ms, self._window_ms(now_ms, probe_ms, 0))
         for peer in range(len(self._states)):
@@ -208,17 +212,17 @@ class WakePlan:
         return nearest_ms
 
     def awake_ms(self, now_ms: int) -> int:
-        """How long to stay awake from now on; 0: sleep."""
+        """Return how long to stay awake from now on; 0: sleep."""
         return max(self._nearest_ms(now_ms), 0)
 
     def next_wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until the next window opens, at most a period; 0 while awake."""
+        """Return the ms until the next window opens, at most a period; 0 while awake."""
         return max(-self._nearest_ms(now_ms), 0)
 
     # --- WAKE frames ---
 
     def wake_due_ms(self, peer: int, now_ms: int) -> int:
-        """Milliseconds until `wake_into` has a frame for the peer in this window.
+        """Return the ms until `wake_into` has a frame for the peer in this window.
 
         0: now. WAIT_MS_MAX: not in this window.
         """
@@ -234,16 +238,15 @@ class WakePlan:
         return max(half_ms - elapsed_ms(now_ms, self._asked_ms[peer]), 0)
 
     def there(self, peer: int, now_ms: int) -> bool:
-        """True when the peer is awake: its WAKE came in this window. Before, frames are wasted."""
+        """Return True if the peer is awake, as its WAKE came in this window."""
         if self._states[peer] != _MET:
             return False
         return elapsed_ms(now_ms, self._wake_seen_ms[peer]) <= self.window_ms
 
     def wake_into(self, frame: bytearray, peer: int, now_ms: int) -> int:
-        """Write the WAKE frame that is due to the peer; its size, or 0. Call it while awake.
+        """Write the WAKE frame that is due to the peer; return its size, or 0. Call while awake.
 
-        On a carrier that all peers hear, one frame stands for all: hand in each peer's row all
-        the same, and send one.
+        If all peers hear one carrier, call this for each of them, but send one frame only.
         """
         if self.wake_due_ms(peer, now_ms):
             return 0
@@ -255,8 +258,8 @@ class WakePlan:
         return WAKE_SIZE
 
     def on_wake(self, peer: int, frame: "bytes | bytearray", size: int, now_ms: int) -> int:
-        """Take in the peer's WAKE frame; OK, or E_PEER (malformed, or not of our plan)."""
-        # A first byte of 16 and more is over 2^28, and would not be a small int.
+        """Handle a WAKE frame of the peer; OK, or E_PEER: it is malformed, or of another plan."""
+        # With a first byte above 16, the number is over 2^28, and might not be a small int.
         if size != WAKE_SIZE or frame[0] != KIND_WAKE or frame[2] > 16 or frame[6] > 16:
             return E_PEER
         wait_ms = get_u32(frame, 2)
@@ -275,42 +278,44 @@ class WakePlan:
         return OK
 
     def _follow(self, leader: int, now_ms: int) -> None:
-        """Move our anchor to that of the lowest leader, if it is the peer that was just heard.
+        """Move our anchor to that of the leader with the lowest id, if that was just heard.
 
-        A peer that knows the old place still meets us there for some periods, and gets the new
-        one. It may be a peer that we do not know of: its answer to our last frame was lost.
+        For some periods, the windows at the old anchor are kept, so that peers that know it meet
+        us there and learn the new one. There may be a peer that met us without our knowing it: its
+        answer to our last frame was lost.
         """
         if not self._visits(leader):
             return
         for peer in range(len(self._states)):
             if self._visits(peer) and self._ids[peer] < self._ids[leader]:
                 return
-        there_ms = self._latest(now_ms, self._anchors_ms[leader])
-        apart_ms = elapsed_ms(there_ms, self.start_ms)
-        back = apart_ms >= CLOCK_BACK_MS
-        if back:
-            apart_ms = elapsed_ms(self.start_ms, there_ms)
-        near = min(apart_ms, self.period_ms - apart_ms) <= self.window_ms - self.contact_ms
-        if not near:
+        target_ms = self._latest(now_ms, self._anchors_ms[leader])
+        apart_ms = elapsed_ms(target_ms, self.start_ms)
+        is_earlier = apart_ms >= CLOCK_BACK_MS
+        if is_earlier:
+            apart_ms = elapsed_ms(self.start_ms, target_ms)
+        is_near = min(apart_ms, self.period_ms - apart_ms) <= self.window_ms - self.contact_ms
+        if not is_near:
             if self._old_left:
-                return  # one move at a time; until then the leader's anchors are visits
+                # One move at a time; meanwhile, we also open windows at the leader's anchors.
+                return
             self._old_start_ms = self.start_ms
             self._old_left = CONTACTS_MISSED_MAX
         if apart_ms > self.period_ms // 2:
-            # A period begins for the leader that has not for us, or the other way round: else the
-            # probe would stand still while others are sought.
-            self._sweep(-1 if back else 1)
-        self.start_ms = there_ms
+            # The leader's period began one earlier or later than ours: move the probe as well, or
+            # it would stand still while other peers are sought.
+            self._sweep(-1 if is_earlier else 1)
+        self.start_ms = target_ms
 
     # --- deep sleep ---
 
     def save_into(self, buf: bytearray, at: int, now_ms: int) -> None:
-        """Write what survives a deep sleep, PLAN_HEAD_SIZE bytes."""
+        """Save the anchor and the probe before a deep sleep, PLAN_HEAD_SIZE bytes."""
         self._advance(now_ms)
         struct.pack_into(">IH", buf, at, elapsed_ms(now_ms, self.start_ms), self.probe)
 
     def restore_from(self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int) -> None:
-        """Take it up again after `slept_ms` (.. 2^28); a place that this plan has not is left."""
+        """Restore them after `slept_ms` (up to 2^28); ignore values that this plan cannot have."""
         if buf[at] > 16 or get_u32(buf, at) >= self.period_ms:
             return
         self.start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at))
@@ -319,7 +324,7 @@ class WakePlan:
         self._advance(now_ms)
 
     def save_old_into(self, buf: bytearray, at: int, now_ms: int) -> None:
-        """The same for the anchor that we moved away from, PLAN_OLD_SIZE bytes."""
+        """Save the anchor that we moved away from, PLAN_OLD_SIZE bytes."""
         self._advance(now_ms)
         old_ms = elapsed_ms(now_ms, self._latest(now_ms, self._old_start_ms))
         struct.pack_into(">BI", buf, at, self._old_left, old_ms)
@@ -327,13 +332,13 @@ class WakePlan:
     def restore_old_from(
         self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
     ) -> None:
-        """The same; before `restore_from`, which counts the periods that were slept."""
+        """Restore it; call this before `restore_from`, which counts the periods slept."""
         if buf[at] <= CONTACTS_MISSED_MAX and buf[at + 1] <= 16:
             self._old_left = buf[at]
             self._old_start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 1))
 
     def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> None:
-        """The same for a peer, PLAN_PEER_SIZE bytes: ms since its anchor, or ff."""
+        """Save a peer as the ms since its anchor, PLAN_PEER_SIZE bytes; all ff: not met."""
         anchor_ms = -1
         if self._states[peer] == _MET:
             anchor_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
@@ -342,7 +347,7 @@ class WakePlan:
     def restore_peer_from(
         self, peer: int, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
     ) -> None:
-        """The same for a peer that is in the plan; after `restore_from`."""
+        """Restore a peer that is in the plan; call this after `restore_from`."""
         if self._states[peer] == _ABSENT or buf[at] > 31:
             return
         passed_ms = get_u32(buf, at) + slept_ms

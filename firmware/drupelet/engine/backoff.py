@@ -1,8 +1,8 @@
-"""How long to wait before a peer is asked again, or an absent one is probed, counted in epochs.
+"""The back-off: epochs to wait before repeating a request, or probing a peer that is away.
 
-Messages to a peer that is there go again as `Pace.row_wait` says. The back-off of both families:
-BSP v1 section 4.3: exponential, capped. MVDS 0.5.1 "Retransmission": exponential up to a bound,
-from where it goes back to a lower epoch. Both are back at the base as soon as the peer was heard.
+Messages to a peer that is there are repeated as `Pace.row_wait` says. BSP v1 4.3: exponential,
+capped. MVDS 0.5.1 "Retransmission": exponential up to a bound, and then back to a lower epoch.
+Both return to the base as soon as the peer is heard.
 """
 
 from drupelet.base.compat import const
@@ -12,14 +12,14 @@ from drupelet.base.limits import (
     SEND_COUNT_MAX,
 )
 
-# An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
+# A peer answers in its next epoch at the latest, so the answer is here before our second one.
 BASE_EPOCHS = const(2)
-# Odd factors that mix the bits of an epoch, so that epochs at equal distances draw all patterns.
+# Odd factors that mix the bits of an epoch number, so that regular epochs draw irregular values.
 _MIX = const(13849)
 _DRAW = const(10037)
-# Where doubling reaches the cap: 2^6 epochs.
+# Doubling reaches the cap, 2^6 epochs, after so many sends.
 _DOUBLINGS_MAX = const(6)
-# Where falling back begins again: 2^3 epochs, and how many sends one climb from there takes.
+# MVDS falls back to 2^3 epochs, and reaches the cap again after so many sends.
 _FALL_DOUBLINGS = const(3)
 _CLIMB = const(4)
 
@@ -30,7 +30,7 @@ assert _CLIMB == _DOUBLINGS_MAX - _FALL_DOUBLINGS + 1
 
 
 def interval_epochs(send_count: int, heard: bool, falls_back: bool) -> int:
-    """Epochs to wait after the `send_count`-th send.
+    """Return the epochs to wait after the `send_count`-th send.
 
     `heard`: the peer was heard since then. `falls_back`: MVDS's rule, 2 4 8 16 32 64 8 16 32 64 8
     and so on; else BSP's, 2 4 8 16 32 64 64.
@@ -45,15 +45,15 @@ def interval_epochs(send_count: int, heard: bool, falls_back: bool) -> int:
 
 
 def counted(send_count: int) -> int:
-    """The send count after one more send, in one byte.
+    """Return the send count after one more send; it fits one byte.
 
-    It does not stay at its bound: a back-off that falls back would stand still there. It goes
-    back by one climb, which changes no interval of either rule.
+    At its bound it goes back by one climb, which changes no interval of either rule: if it stayed
+    there, MVDS's interval would not fall back any more.
     """
     return send_count + 1 if send_count < SEND_COUNT_MAX else SEND_COUNT_MAX + 1 - _CLIMB
 
 
 def drawn(epoch: int) -> int:
-    """0 or 1, as if drawn, for an epoch (u16): turns that were taken by a rule fall into step."""
+    """Return 0 or 1, pseudo-random, for an epoch (u16): with turns, links would fall into step."""
     mixed = (epoch ^ epoch >> 7) * _MIX & 0xFFFF
     return (mixed ^ mixed >> 8) * _DRAW >> 15 & 1

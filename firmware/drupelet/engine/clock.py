@@ -1,6 +1,6 @@
-"""The clock of each peer's live links: it numbers epochs, each with room for one payload.
+"""The clocks: for each peer, its live links count epochs by one clock.
 
-MVDS: one payload per peer and epoch. All waiting is counted in epochs.
+An epoch has room for one payload (MVDS: one payload per peer and epoch). All waits are in epochs.
 """
 
 from drupelet.base.limits import WAIT_MS_MAX
@@ -12,41 +12,40 @@ if TYPE_CHECKING:
 
 
 class Clocks:
-    """Numbers the epochs (modulo 2^16) of each peer's live links, which share one clock."""
+    """The epoch numbers, modulo 2^16, of each peer's live links."""
 
-    shared: "ArbiterPort | None" = (
-        None  # made with the first peer that has more live links than one
-    )
+    # Made with the first peer that has more than one live link.
+    arbiter: "ArbiterPort | None" = None
 
     def __init__(self, peers_max: int) -> None:
-        # The newest one, within which a link number means one message (wire/compact/numbering.py).
+        # While a generation lasts, a link number means one message (wire/compact/numbering.py).
         self.generation = 0
-        # By peer; behind them how long each takes, 0: there is no live link; then when it began.
+        # By peer: the epoch; after these, each epoch's length in ms (0: no live link); its start.
         self.epochs = [1] * peers_max + [0] * (2 * peers_max)
 
     def epoch_ms(self, peer: int) -> int:
-        """How long an epoch of a peer (row) takes; 0: there is no live link."""
+        """Return the length of a peer's (row) epochs; 0: it has no live link."""
         return self.epochs[len(self.epochs) // 3 + peer]
 
     def start_ms(self, peer: int) -> int:
-        """When the present epoch of a peer (row) began."""
+        """Return when the present epoch of a peer (row) began."""
         return self.epochs[len(self.epochs) // 3 * 2 + peer]
 
     def set_start(self, peer: int, start_ms: int) -> None:
-        """Have the present epoch of a peer (row) begin then."""
+        """Set when the present epoch of a peer (row) began."""
         self.epochs[len(self.epochs) // 3 * 2 + peer] = start_ms
 
     def begin(self, peer: int, epoch_ms: int, now_ms: int, phase_ms: int) -> None:
-        """Count the epochs of a peer (row) anew: the first one begins after `phase_ms`."""
+        """Restart a peer's (row) epochs at 1; the first one ends after `phase_ms`."""
         assert 0 < epoch_ms <= WAIT_MS_MAX and 0 <= phase_ms < epoch_ms
         self.epochs[peer] = 1
         self.epochs[len(self.epochs) // 3 + peer] = epoch_ms
         self.set_start(peer, later_ms(now_ms, phase_ms - epoch_ms))
-        if self.shared is not None:
-            self.shared.end(peer)
+        if self.arbiter is not None:
+            self.arbiter.end(peer)
 
     def advance(self, peer: int, now_ms: int) -> int:
-        """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""
+        """Advance to the epoch that contains `now_ms` and return it; ignore a step back."""
         passed_ms = elapsed_ms(now_ms, self.start_ms(peer))
         if passed_ms < CLOCK_BACK_MS:
             epoch_ms = self.epoch_ms(peer)
@@ -55,7 +54,7 @@ class Clocks:
         return self.epochs[peer]
 
     def until_ms(self, peer: int, now_ms: int, epochs: int) -> int:
-        """Milliseconds from now to the start of the epoch `epochs` after the present one."""
+        """Return the ms from now to the start of the epoch `epochs` after the present one."""
         epoch_ms = self.epoch_ms(peer)
         if epochs > WAIT_MS_MAX // epoch_ms:
             return WAIT_MS_MAX

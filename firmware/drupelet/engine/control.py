@@ -1,10 +1,11 @@
-"""What a client decides now and then, and what changes on a running node; loaded when it does.
+"""Changes on a running node: share or delete a message, leave a group, remove a peer.
 
-Sharing a message that was kept to itself shares all that it depends on (BSP v1 section 5), first
-things first, so that a power cut leaves nothing shared without its dependencies. A wake state by
-which every peer may lack it goes before each, so that a cut loses none on its way. Deleting keeps
-a message's place: its id and its edges. Leaving a group drops its messages; its id is refused
-until it is joined again. A removed peer's row is free for another one.
+Loaded when a client or an owner first asks for one. To share a private message shares all that it
+depends on, ancestors first (BSP v1 5), so that a power cut leaves no shared message with private
+dependencies. Before each step, a wake state is written that says that every peer may lack the
+message, so that a power cut loses none on its way. A deleted message leaves its id and its edges.
+Leaving a group drops its messages; their ids are refused until the group is joined again. The row
+of a removed peer is free for another one.
 """
 
 from drupelet.base.compat import const
@@ -21,24 +22,23 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.members import Members
 
-# Kinds of `store.dismiss`.
+# Kinds of members in `store.dismiss`.
 _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 
 
 class Control:
-    """Carries out what clients say of single messages; a ControlPort of the graph."""
+    """Shares and deletes single messages; a ControlPort of the graph."""
 
     def __init__(self, core: "Core") -> None:
         self._core = core
 
     def share(self, group: int, handle: int) -> int:
-        """Share a message of a group (row) and, before it, what it depends on that is not shared;
-        OK or a code.
+        """Share a message of a group (row), and first its private ancestors; return OK or a code.
 
-        `handle` 0: only what the message depends on that the graph is looking at. Depth first over
-        a path of bounded length: where that overflows, it is forgotten, and the walk begins again
-        from `handle`, with less to do. It goes through what was deleted.
+        `handle` 0: only the ancestors of the message that the graph has open. Depth first, along a
+        path of bounded length: when it overflows, the walk begins again from `handle` with fewer
+        messages left. It passes through deleted messages.
         """
         core = self._core
         store = core.store
@@ -47,33 +47,33 @@ class Control:
         reader = BodyReader(store)
         lowest = GONE_HANDLE
         while True:
-            here = path[-1]
-            deeper = self._private_parent(group, reader, here, id)
-            if deeper:
+            current = path[-1]
+            parent = self._private_parent(group, reader, current, id)
+            if parent:
                 if len(path) > core.pending.rows_max:
                     path = []
-                path.append(deeper)
+                path.append(parent)
                 continue
             code = OK
-            # What went to make room cannot be opened up.
-            if here and (store.load(here) != OK or store.private):
+            # A record that reclaim removed cannot be opened up.
+            if current and (store.load(current) != OK or store.private):
                 for outbox in core.outboxes:
-                    outbox.show(here, group)
-                if here < lowest:
-                    # Peers have passed it, so the record alone would reach none after a cut.
-                    lowest = here
+                    outbox.show(current, group)
+                if current < lowest:
+                    # Cursors have passed it: after a power cut, the record alone reaches no peer.
+                    lowest = current
                     core.is_dirty = True
                     code = save(core)
                 if code == OK:
-                    code = store.open_up(here)
-            if code != OK or here == handle:
+                    code = store.open_up(current)
+            if code != OK or current == handle:
                 return code
             path.pop()
             if not path:
                 path.append(handle)
 
     def _private_parent(self, group: int, reader: BodyReader, handle: int, id: bytearray) -> int:
-        """The handle of a dependency that is not shared yet; 0: there is none.
+        """Return the handle of a private dependency; 0: there is none.
 
         `handle` 0: of the message that the graph has open.
         """
@@ -85,14 +85,14 @@ class Control:
             reader = core.graph.reader
         else:
             if members.family(group) == FAMILY_MVDS:
-                last = handle  # its ids do not cover what they depend on: there may be a circle
+                last = handle  # ids do not cover dependencies, so there may be a cycle
             if not reader.open_stored(group, handle):
                 return 0
         finder = core.graph.finder(group, reader)
         for row in range(finder.dependencies(reader)):
             if finder.dependency_into(reader, row, id):
                 parent = store.find(id, 0)
-                # Whoever writes a message may name one of another group.
+                # The author of a message may name one of another group.
                 if (
                     0 < parent < last
                     and store.load(parent) == OK
@@ -103,8 +103,7 @@ class Control:
         return 0
 
     def delete(self, group: int, handle: int) -> int:
-        """Delete a delivered message of a group (row) and keep its place in the graph; OK or a
-        code."""
+        """Delete a delivered message of a group (row) except id and edges; return OK or a code."""
         core = self._core
         reader = core.graph.reader
         if not reader.open_stored(group, handle) or core.store.state == STATE_PENDING:
@@ -128,7 +127,7 @@ class Control:
         return code
 
     def _missing(self, group: int, handle: int) -> int:
-        """Who sees a group and is not known to have a message: a bit for each."""
+        """Return a bit for each peer that sees a group and may lack the message."""
         core = self._core
         members = core.members
         missing = 0
@@ -139,29 +138,29 @@ class Control:
 
 
 def _bit(members: "Members", number: int) -> int:
-    """Of a peer (number), in what is missing: 16 on a board, on a host as many as it has."""
+    """Return the bit of a peer (number) in `store.missing`, which has 16 or `peers_max` bits."""
     return 1 << number % max(16, members.peers_max)
 
 
-def held(core: "Core", peer: int, handle: int) -> None:
-    """A peer (row) turns out to have a deleted message: once all do, its id may be forgotten."""
+def on_held(core: "Core", peer: int, handle: int) -> None:
+    """Record that a peer (row) has a deleted message; once all peers have it, its id may go."""
     members = core.members
     store = core.store
-    number = members.peer_number(peer)  # 0: it was removed
+    number = members.peer_number(peer)  # 0: the peer was removed
     seen = 0
     if store.load(handle) == OK:
         group = members.group_row(store.group)
         for row in range(members.peers):
             if row != peer and group >= 0 and members.visibility(group, row):
                 seen |= _bit(members, members.peer_number(row))
-        # Whoever does not see the group any more is not waited for, nor who has the same bit.
+        # Do not wait for peers that no longer see the group, nor for others with the same bit.
         store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
 
-def shown(core: "Core", group: int, peer: int) -> None:
-    """A peer is shared a group (rows) from now on: nothing that it lacks is settled.
+def on_shown(core: "Core", group: int, peer: int) -> None:
+    """Follow a group that is shared with a peer (rows) from now on.
 
-    Of what was deleted it may be offered copies by others: that stays until it has them, too.
+    Others may offer it copies of deleted messages: their ids stay until it has them, too.
     """
     store = core.store
     members = core.members
@@ -173,8 +172,8 @@ def shown(core: "Core", group: int, peer: int) -> None:
             store.keep(handle, store.missing | _bit(members, members.peer_number(peer)))
 
 
-def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
-    """A peer sees less of a group (rows): nothing of it is on its way any more."""
+def on_hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
+    """Follow a peer that sees less of a group (rows) now: drop what was on its way to it."""
     _drop_rows(core, group, peer)
     if not visibility:
         _forget(core, peer)
@@ -189,10 +188,7 @@ def _drop_rows(core: "Core", group: int, peer: int) -> None:
 
 
 def leave(core: "Core", group: int) -> int:
-    """Leave a group (row): its messages go, and what of it was on its way; OK or a code.
-
-    When the store does not take it, nothing has changed.
-    """
+    """Leave a group (row) and drop its messages; OK, or a code if nothing has changed."""
     members = core.members
     code = core.store.dismiss(_MEMBER_GROUP, members.group_number(group))
     if code != OK:
@@ -208,7 +204,7 @@ def leave(core: "Core", group: int) -> int:
             pending.drop(row)
     members.drop_group(group)
     core.regroup(group, None)
-    # Nobody knows which offers and wishes were of this group; what matters comes again.
+    # Entries do not say which group they are of; what matters comes again.
     for inbox in core.inboxes:
         inbox.drop_offers()
     pending.ask_again()
@@ -217,18 +213,18 @@ def leave(core: "Core", group: int) -> int:
 
 
 def _shorten(core: "Core") -> None:
-    """The log may end earlier than it did."""
+    """Lower `newest` and the cursors to the new end of the log."""
     newest = 0
     while (handle := core.store.next(newest)) > 0:
         newest = handle
-    if not handle:  # else the flash does not say
+    if not handle:  # else the flash refused a read
         core.graph.newest = newest
         for outbox in core.outboxes:
             outbox.cursor = min(outbox.cursor, newest)
 
 
 def remove_peer(core: "Core", peer: int) -> int:
-    """Forget a peer (row) and all that is known about it; OK or a code: nothing has changed."""
+    """Forget a peer (row) and all that is known of it; OK, or a code if nothing has changed."""
     code = core.store.dismiss(_MEMBER_PEER, core.members.peer_number(peer))
     if code != OK:
         return code
@@ -240,7 +236,7 @@ def remove_peer(core: "Core", peer: int) -> int:
     for incoming in core.incoming:
         if incoming.peer == peer:
             incoming.peer = -1
-    # It may come back in another row, and must not take our numbers for those of this one.
+    # If it comes back in another row, it must not read old link numbers as those of that row.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
     core.members.drop_peer(peer)
     _forget(core, peer)
@@ -248,17 +244,17 @@ def remove_peer(core: "Core", peer: int) -> int:
 
 
 def _forget(core: "Core", peer: int) -> None:
-    """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
+    """Wait for nothing from a peer (row) any more, after its view of groups has changed."""
     core.inboxes[peer].drop_offers()
     core.pending.ask_again()
     handle = 0
     while handle := core.store.next_kept(handle):
-        held(core, peer, handle)
+        on_held(core, peer, handle)
 
 
 def _save_changed(core: "Core") -> int:
-    """Save the wake state, now that who is to get what has changed; OK, for what could not be
-    saved is tried again before the next sleep."""
+    """Save the wake state after a change of members. Returns OK in any case: if it could not be
+    saved, that is tried again before the next sleep."""
     core.is_dirty = True
     save(core)
     return OK

@@ -1,4 +1,4 @@
-"""The tables of one node, and what a message costs to take in, whatever brought it."""
+"""The state of one node that all its links work on: tables, message ids and counters."""
 
 from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.base.events import CODE_CREATED, CODE_DELIVERED, COUNT_CREATED, COUNT_DELIVERED
@@ -34,30 +34,30 @@ if TYPE_CHECKING:
 
 
 class NoBox:
-    """Stands where a node keeps no black box."""
+    """A black box that keeps nothing, for a node without one."""
 
     def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
     def log_id(
         self, now_ms: int, code: int, a: int, b: int, ids: "bytes | bytearray | memoryview",
         at: int,
     ) -> None:  # fmt: skip
-        """Nothing is kept."""
+        """Keep nothing."""
 
     def count(self, index: int, amount: int) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
 
 NO_BOX = NoBox()
 
 
 class Core:
-    """What all links of a node work on. Peers and groups are given by their rows."""
+    """The tables of a node. Peers and groups are given by their rows."""
 
-    long: "LongPort"  # long bodies; the node brings them
-    bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
-    # Of a node with groups of MVDS: what was passed over since it is too long for a frame.
+    long: "LongPort"  # set by the node
+    bsp0_codecs: "object | None" = None  # of a host; made by its first bsp-0 link
+    # The messages that are too long for a peer's frames; only in a node with MVDS groups.
     passed_over: "PassedOverPort | None" = None
 
     def __init__(
@@ -71,7 +71,7 @@ class Core:
         self.inboxes: "list[Inbox]" = []
         self.graph = Graph(store, self.members, self.pending, self.outboxes, self.inboxes)
         self.clocks = Clocks(peers_max)
-        # By family: each brings its own with its first group.
+        # By family; a family's first group sets its hash.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
@@ -79,20 +79,20 @@ class Core:
         self.messages_max = messages_max
         self.offers_max = offers_max
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
-        self.consumed = 0  # the handle up to which the client has taken the log in
+        self.consumed = 0  # the handle up to which the client has confirmed the log
         self.boot = 0
-        self.is_dirty = False  # the wake state has changed, beside what outboxes say
+        self.is_dirty = False  # the wake state has changed, beside what the tables' own flags say
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
         self.unknown = 0
         self.refused = 0
-        self.now_ms = 0  # of the frame that is being read or written
+        self.now_ms = 0  # when the present frame is read or written
 
     # --- peers and groups ---
 
     def add_peer(self, peer: int) -> None:
-        """Give a peer its tables; a row that was free has those of the peer before."""
+        """Create the tables of a peer; a row of a removed peer keeps the tables that it has."""
         if peer == len(self.outboxes):
             self.outboxes.append(Outbox(peer, self.store, self.members))
             self.inboxes.append(Inbox())
@@ -100,7 +100,7 @@ class Core:
             self.allocate()
 
     def allocate(self) -> None:
-        """Share the rows out among the peers; once at boot, and when a peer is added later."""
+        """Share the table rows out among the peers, at boot and when a peer is added later."""
         peers = len(self.outboxes) or 1
         rows_max = max(self.messages_max // peers, OUTBOX_ROWS_MIN)
         offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
@@ -110,44 +110,46 @@ class Core:
                 self.inboxes[peer].resize(offers_max, rows_max)
 
     def refill(self, peer: int) -> bool:
-        """Move a peer's cursor on while there is room; True when a row was filled."""
+        """Advance a peer's cursor while rows are free; return True if a row was filled."""
         if not self.outboxes[peer].rows_max:
             self.allocate()
         return self.outboxes[peer].refill(self.graph.newest)
 
     def has_more(self, peer: int) -> bool:
-        """True if the log holds more for a peer and there is room for a row, or if a message that
-        waits may enter the log."""
+        """Return True if the log has more for a peer and a row is free, or if a pending message
+        may enter the log."""
         outbox = self.outboxes[peer]
         has_room = outbox.rows_max - outbox.open_count > outbox.reserved_rows
         goes_on = outbox.cursor != self.graph.newest and has_room
         return goes_on or self.graph.may_promote
 
     def restart(self, peer: int, is_lost: bool) -> None:
-        """A peer lacks what it held (`is_lost`: even what came from it), or is shown more: walk
-        the whole log again for it."""
-        self.store.unsettle()  # until the next wake state, nothing goes
+        """Walk through the whole log again for a peer that is shown more, or lost what it held.
+
+        `is_lost`: it may lack even what it sent to us.
+        """
+        self.store.unsettle()  # reclaim nothing before the next wake state
         self.outboxes[peer].restart(self.last_handle() if is_lost else 0)
 
     def note_reads_segments(self, peer: int) -> None:
-        """A peer reads segments: what is too long for a frame may go to it in pieces."""
+        """Record that a peer reads segments: long messages may go to it in pieces."""
         if self.passed_over is not None:
             self.passed_over.note_reads_segments(peer)
 
     def note_long_held(self, peer: int, handle: int, is_ack: bool) -> None:
-        """A peer holds a message, which may have been passed over."""
+        """Record that a peer holds a message, which may be one that was passed over."""
         if self.passed_over is not None:
             self.passed_over.note_held(peer, handle, is_ack)
 
     def last_handle(self) -> int:
-        """The handle of the last message of the store, waiting or in the log."""
+        """Return the handle of the last message of the store, in the log or pending."""
         handle = self.graph.newest
         while self.store.next_pending(handle):
             handle = self.store.next_pending(handle)
         return handle
 
     def regroup(self, group: int, client: "ClientPort | None") -> None:
-        """A group was joined or left; `client` looks after it, None: the default one."""
+        """Follow the joining or leaving of a group; `client`: its client, None for the default."""
         self.graph.use_client(group, client)
         for profile in self.codecs:
             regroup = getattr(self.codecs[profile], "regroup", None)
@@ -155,19 +157,19 @@ class Core:
                 regroup(group)
 
     def durable_size(self, size: int, needs_barrier: bool) -> int:
-        """`size` of a frame once all that it stands for is on flash; 0: drop the frame.
+        """Return `size` of a frame once what it stands for is durable; 0: drop the frame.
 
-        We must not lose what we acknowledge, nor what peers may hold of ours: nobody gives us
-        back what came from us.
+        A power cut must not take what we have acknowledged. Nor our own messages that peers may
+        hold: nobody sends these back to us.
         """
         return size if not needs_barrier or self.store.barrier() == OK else 0
 
     def is_box(self, group: int) -> bool:
-        """True when messages of a group are black boxes."""
+        """Return True if the messages of a group are black boxes."""
         return self.members.flags(group) & GROUP_TELEMETRY != 0
 
     def holds(self, peer: int, handle: int) -> bool:
-        """True when a peer is known to hold a message of the log."""
+        """Return True if a peer is known to hold a message of the log."""
         outbox = self.outboxes[peer]
         row = outbox.row_of(handle)
         if row >= 0:
@@ -176,8 +178,8 @@ class Core:
             return False
         return self.passed_over is None or not self.passed_over.lacks(peer, handle)
 
-    def remove_passing(self, handle: int, group: int, is_ephemeral: bool) -> None:
-        """Delete a black box, or what is sent once, when nobody needs it any more."""
+    def remove_transient(self, handle: int, group: int, is_ephemeral: bool) -> None:
+        """Delete a black box, or an ephemeral message, once client and peers have it."""
         if not is_ephemeral and not self.is_box(group):
             return
         sharers = 0
@@ -192,17 +194,17 @@ class Core:
     # --- ids ---
 
     def use_family(self, family: int, hashing: "HashPort") -> None:
-        """Have the hash of a family at hand; its first group brings it."""
+        """Set the hash of a family; its first group does that."""
         self._hashes[family] = hashing
 
     def has_family(self, family: int) -> bool:
-        """True when the hash of this family is at hand."""
+        """Return True if the hash of a family is set."""
         return self._hashes[family] is not None
 
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> "HashPort":  # fmt: skip
-        """Begin the id of a message of a group whose hashed body has `size` bytes."""
+        """Begin to hash a message of a group; `size`: bytes of its body that are hashed."""
         hashing = self._hashes[self.members.family(group)]
         hashing.start(  # type: ignore[union-attr]
             self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size
@@ -210,11 +212,11 @@ class Core:
         return hashing  # type: ignore[return-value]
 
     def read_head(self, group: int, first: int, size: int, stamp: int = 0) -> int:
-        """Bytes of a stored body that are not hashed, or E_PEER; sets `graph.is_ephemeral`.
+        """Return how many bytes at the start of a stored body are not hashed, or E_PEER.
 
-        `first` is the body's first byte. `stamp` is the timestamp's: below zero is none (BSP v1
-        3), though segments may bring it.
-        Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
+        `first`: the body's first byte. `stamp`: the timestamp's first byte; a timestamp below zero
+        is not allowed (BSP v1 3). In the MVDS family the body begins with parents, which the id
+        does not cover (docs/SPEC.md 4.3). Sets `graph.is_ephemeral`.
         """
         self.graph.is_ephemeral = False
         if self.members.family(group) != FAMILY_MVDS:
@@ -228,7 +230,7 @@ class Core:
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, body: "bytes | bytearray",
         at: int, size: int,
     ) -> int:  # fmt: skip
-        """Compute `id` of a stored body in a buffer; OK or E_PEER."""
+        """Compute `id` of a stored body in a buffer; return OK or E_PEER."""
         head = self.read_head(group, body[at] if size else 0, size, stamp[stamp_at])
         if head < 0:
             return E_PEER
@@ -238,9 +240,9 @@ class Core:
         return OK
 
     def identify_part(self, part: int) -> int:
-        """Compute `id` of the content in a part file by reading it back; its group's row.
+        """Compute `id` of the content in a part file by reading it back; return its group (row).
 
-        E_STORAGE when it cannot be read, E_PEER when its group is not ours or its head is bad.
+        E_STORAGE if it cannot be read, E_PEER if its group is not ours or its head is malformed.
         """
         store = self.store
         scratch = self.graph.ids
@@ -269,13 +271,15 @@ class Core:
     # --- accounts ---
 
     def after_entry(self, now_ms: int, group: int, source: int) -> None:
-        """Count `id`, which just entered the log, and let in what waited for it, which changes
-        `graph.handle`."""
+        """Count the message `id`, which entered the log, and promote what waited for it.
+
+        Overwrites `graph.handle`.
+        """
         self._note_delivered(now_ms, group, source, self.id)
         self.promote(now_ms)
 
     def promote(self, now_ms: int) -> None:
-        """Put every pending message whose dependencies are here into the log."""
+        """Move all pending messages whose dependencies are here into the log."""
         store = self.store
         while self.graph.promote():
             if store.load(self.graph.handle) == OK:

@@ -1,4 +1,4 @@
-"""Parents that are not hashed can stand in a circle: such a message is refused (MVDS)."""
+"""Refuse messages whose parents form a cycle, which MVDS ids do not prevent: they omit parents."""
 
 from drupelet.base.compat import const
 from drupelet.base.limits import ID_SIZE
@@ -9,39 +9,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.ports import GraphPort
 
-_MARKED = const(1)  # an ancestor of the new message
-_CLIMBED = const(2)  # and its own parents are marked, too
+_MARKED = const(1)  # an ancestor of the new message, pending
+_CLIMBED = const(2)  # its own parents are marked as well
 
 
 def waits_for_itself(graph: "GraphPort", id: bytearray) -> bool:
-    """True when the message that the graph looks at would wait, through others, for itself.
+    """Return True if the message that the graph has open would wait, through others, for itself.
 
-    What waits already is in no circle, so only the ancestors of the new one are read, each once.
-    Parents mostly came first, so a pass goes from the last row to the first.
+    Pending messages form no cycle, so only the ancestors of the new message are read, each once.
+    Parents mostly arrived first, so each pass goes from the last row to the first.
     """
     pending = graph.pending
     marks = pending.marks
     fill(marks, 0, len(marks), 0)
     group = graph.reader.group
-    other = BodyReader(graph.store)
-    found = _climb(graph, graph.reader, group, id)
-    left = True
-    while left and not found:
-        left = False
+    ancestor = BodyReader(graph.store)
+    is_cycle = _climb(graph, graph.reader, group, id)
+    has_marked = True
+    while has_marked and not is_cycle:
+        has_marked = False
         for row in range(pending.rows_max - 1, -1, -1):
-            if marks[row] == _MARKED and not found:
+            if marks[row] == _MARKED and not is_cycle:
                 marks[row] = _CLIMBED
-                left = True
-                if other.open_stored(group, pending.handles[row]):
-                    found = _climb(graph, other, group, id)
-    return found
+                has_marked = True
+                if ancestor.open_stored(group, pending.handles[row]):
+                    is_cycle = _climb(graph, ancestor, group, id)
+    return is_cycle
 
 
 def _climb(graph: "GraphPort", reader: BodyReader, group: int, id: bytearray) -> bool:
-    """Mark the parents of a message that wait, too; True when `id` is one of its parents."""
+    """Mark the pending parents of a message; return True if `id` is one of its parents."""
     client = graph.finder(group, reader)
     pending = graph.pending
-    parent = graph.ids  # behind it is the parent that is missing
+    parent = graph.ids  # the half after it holds a missing parent: keep that
     for row in range(client.dependencies(reader)):
         if client.dependency_into(reader, row, parent):
             if equal(parent, 0, id, 0, ID_SIZE):

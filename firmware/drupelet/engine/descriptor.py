@@ -1,4 +1,4 @@
-"""A group's descriptor, handed in piece by piece: loaded at a join; a board lets it go again."""
+"""Read in a group's descriptor in pieces, at a join; boards unload this module afterwards."""
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.hashes import GroupHash
@@ -12,7 +12,7 @@ _KEY = b"describe"
 
 
 def describe_begin(core: "Core", client_id: "bytes | bytearray") -> int:
-    """Begin a group's descriptor, which is handed in piece by piece; OK or a code."""
+    """Begin a group's descriptor; return OK or a code."""
     assert len(client_id) == ID_SIZE
     core.store.spool.part_drop(PART_PUBLISH)
     code = core.store.spool.part_open(PART_PUBLISH, _KEY, 0, 0)
@@ -20,14 +20,14 @@ def describe_begin(core: "Core", client_id: "bytes | bytearray") -> int:
 
 
 def describe_append(core: "Core", piece: "bytes | bytearray", at: int, size: int) -> int:
-    """Add `size` bytes to the descriptor; E_CAPACITY when it gets longer than 32 KiB."""
+    """Append `size` bytes to the descriptor; E_CAPACITY if it exceeds DESCRIPTOR_SIZE_MAX."""
     if core.store.spool.part_size(PART_PUBLISH) + size > ID_SIZE + DESCRIPTOR_SIZE_MAX:
         return E_CAPACITY
     return core.store.spool.part_append(PART_PUBLISH, piece, at, size)
 
 
 def describe_end(core: "Core", id: bytearray) -> int:
-    """Compute the group's id from what was handed in; OK or a code."""
+    """Compute the group id from the descriptor; return OK or a code."""
     store = core.store
     size = store.spool.part_size(PART_PUBLISH)
     scratch = core.graph.ids

@@ -1,9 +1,9 @@
-"""One peer over one link, as wire profiles see it: what a record does, and what is due (BSP v1 4).
+"""One peer on one link, for every wire profile: handle records, find what is due (BSP v1 4).
 
-Profiles call `on_*` for what they read and `take_*`, `next_message` and `put_message` for what
-they write. Nothing here allocates but what is loaded when it first happens (`control`,
-`unavailable`), and no peer's bytes raise. What belongs to a group that a peer
-does not see is to that peer as if it did not exist.
+A profile calls `on_*` for each record that it parses, and `take_*`, `next_message` and
+`put_message` to learn what to write. Nothing here allocates, except for modules that are imported
+at first use (`control`, `unavailable`), and no input of a peer raises an exception. Toward a peer
+that does not see a group, everything in that group is treated as if it did not exist.
 """
 
 from drupelet.base.compat import const
@@ -68,20 +68,21 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.ports import PolicyPort, TopicPort
 
-# Offsets in a carrier's half of the counters (docs/SPEC.md 6): bytes, and from _RECORDS on counts,
-# of the four record types ACK, MESSAGE, OFFER, REQUEST; the link's own bytes; black boxes.
+# Offsets in the counters of one carrier (docs/SPEC.md 6), which has a half for each direction:
+# bytes for each of the record types ACK, MESSAGE, OFFER, REQUEST, then bytes of the link's own
+# records; from _RECORDS on, record counts in the same order; bytes of black boxes.
 _IN = const(16)
 _RECORD_BYTES = const(2)
 _LINK_BYTES = const(7)
 _RECORDS = const(8)
 _TELEMETRY_BYTES = const(15)
 _MESSAGE = const(1)
-_COUNTERS = const(32)  # of one carrier
+_COUNTERS = const(32)  # per carrier
 
-# How far the scans of a payload have come: over owed rows, entries that are owed an
-# acknowledgement, entries to ask for, pending rows and the parents of the one at hand, and the
-# outbox's rows for messages and for offers. Behind them how many parents were asked for, and the
-# tags of the last ones, cut to 24 bits.
+# Indices in `Exchange._scan`: how far each scan of the present payload has come. The scans cover
+# owed rows, entries that are owed an acknowledgement, entries to request, pending rows and the
+# parents of the current one, and outbox rows for messages and for offers. After them come the
+# number of parents that were requested, and the 24-bit tags of the last ASKED_TAGS_MAX of them.
 _OWED_ROW = const(0)
 _OWED_ENTRY = const(1)
 _REQUEST_ENTRY = const(2)
@@ -94,20 +95,20 @@ _ASKED_TAGS = const(8)
 
 
 class Exchange:
-    """The tables of one node as seen from one link; `peer` is the row of its other end."""
+    """The tables of a node as seen from one link; `peer` is the peer's row in these tables."""
 
-    policy: "PolicyPort | None" = None  # chooses the mode by what it measures; few links have one
-    topic: "TopicPort | None" = None  # all members hear it: what it carries need not go here
-    is_quiet = False  # filters tell what the peer lacks (docs/SPEC.md 14): nothing goes unasked
-    group_only = -1  # of a topic: it carries this group (row) alone
-    visits = False  # a stick, which has no epochs
-    codec_row = 0  # where a codec that all links share keeps what it knows of this one
-    again = -1  # what was sent last: 0 for the first time, 1 again, -1 to a silent peer
-    long_offset = 0  # of a stick: how far the message that goes out in pieces is written
+    policy: "PolicyPort | None" = None  # chooses the mode by measurements; few links have one
+    topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
+    is_quiet = False  # filters show what the peer lacks (docs/SPEC.md 14): send only on request
+    group_only = -1  # on a topic: the only group (row) that it carries
+    visits = False  # True for a stick, which has no epochs
+    codec_row = 0  # the row of this link in the tables of a codec that several links share
+    again = -1  # the last send: 0 the first one, 1 a repetition, -1 a repetition to a silent peer
+    long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
-        """family: whose groups it carries. MVDS keeps what was sent until it is answered; in BSP
-        an offer is made again."""
+        """`family` says whose groups the link carries. MVDS repeats a REQUEST or MESSAGE until it
+        is answered; BSP sends a REQUEST once and repeats the OFFER."""
         self.core = core
         self.peer = peer
         self.carrier = carrier
@@ -115,28 +116,28 @@ class Exchange:
         self.outbox = core.outboxes[peer]
         self.inbox = core.inboxes[peer]
         self.pace = Pace(self)
-        self.interactive = False  # messages are offered before they are sent
+        self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
-        # The frame says that we hold something, or has what we hold: that must be durable first.
+        # The frame has an ACK, an offer or a message: it may leave only after `store.barrier()`.
         self.needs_barrier = False
-        self.is_telemetry = False  # the message that was just taken or written is a black box
-        self.link_number = 0  # `compact-1`: the peer's for what is read or was written; 0: none
-        self.message_handle = 0  # what was read, acknowledged or found to send last
-        self.message_row = -1  # of what was found to send, or written as an offer, last
-        self.long_handle = 0  # the message that goes out in pieces; 0: none
-        self.long_last = 0  # the one that left so last
+        self.is_telemetry = False  # the last message that was read or written is a black box
+        self.link_number = 0  # `compact-1`: the peer's number for the current record; 0: none
+        self.message_handle = 0  # of the message last read, acknowledged or selected for sending
+        self.message_row = -1  # the outbox row of the message last selected or offered
+        self.long_handle = 0  # the message that is being sent in pieces; 0: none
+        self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
-        """Begin the scans of a payload anew."""
+        """Reset all scans, at the start of a payload."""
         for scan in range(_ASKED_TAGS):
             self._scan[scan] = 0
 
     def rewind_inbox(self) -> None:
-        """Begin those of acknowledgements and requests anew: more may be due by what came in.
+        """Reset the scans for acknowledgements and requests, since received records may add some.
 
-        Messages that are asked for wait for the next payload: else a peer that asks for one again
-        and again would get it as often.
+        The scan for messages goes on: otherwise a peer that repeats a REQUEST would get the
+        message several times in one payload.
         """
         for scan in range(_MESSAGE_ROW):
             self._scan[scan] = 0
@@ -154,19 +155,20 @@ class Exchange:
     # --- what the peer sees ---
 
     def sees(self, group: int) -> int:
-        """What the peer sees of a group (row) here: a link carries its own family only."""
+        """Return what the peer sees of a group (row) on this link, which carries one family."""
         members = self.core.members
         if members.family(group) != self.family or (0 <= self.group_only != group):
             return INVISIBLE
         return members.visibility(group, self.peer)
 
     def sees_id(self, id: bytearray, at: int) -> bool:
-        """True when a group, by its 32-byte id, exists for the peer on this link."""
+        """Return True if the group with this 32-byte id exists for the peer on this link."""
         group = self.core.members.group_of(id, at)
         return group >= 0 and self.sees(group) != INVISIBLE
 
-    def _known(self, id: bytearray, at: int) -> int:
-        """The handle of what is or was in our store, if the peer sees its group; else 0."""
+    def _find_visible(self, id: bytearray, at: int) -> int:
+        """Return the handle of a message that is or was in the store and load it; 0 if there is
+        none, or if the peer does not see its group."""
         store = self.core.store
         handle = store.find(id, at)
         if handle <= 0 or store.load(handle) != OK:
@@ -175,13 +177,16 @@ class Exchange:
         return handle if group >= 0 and self.sees(group) != INVISIBLE else 0
 
     def _is_carried(self, group: int, row: int) -> bool:
-        """True when the topic beside this link reaches the peer with a message of a group."""
+        """Return True if the topic beside this link carries messages of the group to the peer.
+
+        `row`: the message's outbox row; -1 for an acknowledgement.
+        """
         return self.topic is not None and self.topic.carries(self.peer, group, row)
 
     # --- in: acknowledgements ---
 
     def on_ack(self, buf: bytearray, at: int) -> None:
-        """The peer holds this message."""
+        """Handle an ACK: the peer holds this message."""
         core = self.core
         row = self.outbox.find(buf, at)
         if row < 0 and core.refill(self.peer):
@@ -189,12 +194,12 @@ class Exchange:
         if row >= 0:
             self.acked(row)
         else:
-            handle = self._known(buf, at)
+            handle = self._find_visible(buf, at)
             if handle:
                 self._note_held(handle, GOT_ACK)
 
     def acked(self, row: int) -> None:
-        """The peer holds the message in a row."""
+        """Handle an ACK of the message in an outbox row."""
         outbox = self.outbox
         group = outbox.group(row)
         if not self.sees(group):
@@ -206,33 +211,33 @@ class Exchange:
             return
         self.pace.stalled = -1
         if sends:
-            then = outbox.epoch(row)
-            note_answer(self.pace.answers, ACKS, self.epoch, then, sends == 1)
+            sent_epoch = outbox.epoch(row)
+            note_answer(self.pace.answers, ACKS, self.epoch, sent_epoch, sends == 1)
             if self.policy is not None:
-                self.policy.on_acked(epochs_since(self.epoch, then) if sends == 1 else -1)
+                self.policy.on_acked(epochs_since(self.epoch, sent_epoch) if sends == 1 else -1)
         core = self.core
         self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
         core.note_long_held(self.peer, handle, True)
-        core.remove_passing(handle, group, outbox.state(row) & EPHEMERAL != 0)
+        core.remove_transient(handle, group, outbox.state(row) & EPHEMERAL != 0)
 
     def _note_held(self, handle: int, event: int) -> None:
-        """The peer has what the store has loaded, which may have been deleted here: once all have
-        it, its id may go. Overwrites what the store has loaded."""
+        """Record that the peer holds the message that the store has loaded. It may have been
+        deleted here: its id may go once every peer holds it. Overwrites what the store loaded."""
         core = self.core
         group = core.members.group_row(core.store.group)
         row = self.outbox.note_held(handle, group, event)
         core.note_long_held(self.peer, handle, event == GOT_ACK)
         if core.store.missing:
-            from drupelet.engine.control import held
+            from drupelet.engine.control import on_held
 
-            held(core, self.peer, handle)
+            on_held(core, self.peer, handle)
         if row >= 0:
-            core.remove_passing(handle, group, self.outbox.state(row) & EPHEMERAL != 0)
+            core.remove_transient(handle, group, self.outbox.state(row) & EPHEMERAL != 0)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
-        """The peer said twice in a row that it holds this message: it is gone there (docs/SPEC.md
-        4.2)."""
+        """Handle two ACKs in a row, the answer to our REQUEST for a message that no longer
+        exists at the peer (docs/SPEC.md 4.2)."""
         from drupelet.engine.unavailable import give_up
 
         give_up(self.core, self.peer, buf, at)
@@ -240,9 +245,9 @@ class Exchange:
     # --- in: offers and requests ---
 
     def on_offer(self, buf: bytearray, at: int) -> None:
-        """The peer holds this message and shares it: acknowledge it, or ask for it."""
+        """Handle an OFFER: acknowledge the message if we have it, else request it."""
         self.attention = True
-        handle = self._known(buf, at)
+        handle = self._find_visible(buf, at)
         if handle:
             self._owe_reply(handle, buf, at)
             self._note_held(handle, GOT_OFFER)
@@ -251,11 +256,11 @@ class Exchange:
             self.inbox.add(buf, at, OFFERED, self.epoch, self.link_number)
 
     def _owe_reply(self, handle: int, id: bytearray, at: int) -> None:
-        """Owe an acknowledgement of what we have already; the store has loaded it."""
+        """Owe an acknowledgement of a message that we have and that the store has loaded."""
         if handle >= GONE_HANDLE:
             entry = self.inbox.add(id, at, OWED, self.epoch, self.link_number)
             if entry >= 0 and not self.inbox.is_whole(entry):
-                self.inbox.set_kind(entry, OFFERED)  # an ACK needs more than a prefix: ask for it
+                self.inbox.set_kind(entry, OFFERED)  # an ACK needs the whole id
         else:
             group = self.core.members.group_row(self.core.store.group)
             row = self.outbox.row_of(handle)
@@ -265,16 +270,16 @@ class Exchange:
             )
 
     def _note_incoming(self, is_held: bool) -> None:
-        """Tell the policy of a message or an offer that came in."""
+        """Tell the mode policy that a message or an offer came in."""
         if self.policy is not None:
             self.policy.on_incoming(is_held)
 
     def on_request(self, buf: bytearray, at: int) -> None:
-        """The peer asks for this message; an unknown or unshared one is met with silence.
+        """Handle a REQUEST: make the message due; ignore an id that is unknown or not shared.
 
-        What our log has dropped, or what never came to us, for nobody has it any more, is answered
-        with an ACK of it twice (docs/SPEC.md 4.2). What a client deleted keeps its edges: that was
-        its will.
+        A message that our log dropped, or that nobody has any more and never came to us, is
+        answered with two ACKs (docs/SPEC.md 4.2). A message that a client deleted still has its
+        edges, and is not answered: the deletion was intended.
         """
         core = self.core
         store = core.store
@@ -282,7 +287,7 @@ class Exchange:
         if row < 0 and core.refill(self.peer):
             row = self.outbox.find(buf, at)
         if row < 0 or not self._revive_or_drop(row):
-            handle = self._known(buf, at)
+            handle = self._find_visible(buf, at)
             row = self.outbox.want(handle) if handle else -1
             is_gone = not handle and core.members.shares(self.peer) != 0 and store.noted(buf, at)
             if row == NOT_SHARED and not store.edges_size:
@@ -294,7 +299,7 @@ class Exchange:
             self.requested(row)
 
     def requested(self, row: int) -> None:
-        """The peer asks for the message in a row."""
+        """Handle a REQUEST for the message in an outbox row: it may go at once."""
         outbox = self.outbox
         if self.sees(outbox.group(row)) != SHARED or not self._revive_or_drop(row):
             return
@@ -306,13 +311,14 @@ class Exchange:
         self.attention = True
 
     def _revive_or_drop(self, row: int) -> bool:
-        """True if what the peer held, and asks for again, can be sent; else its row goes."""
+        """Return True if the message in a row can be sent. If the peer held it before, and the log
+        does not have it any more, drop the row."""
         outbox = self.outbox
         if outbox.state(row) & HOLD and self.sees(outbox.group(row)) == SHARED:
-            if outbox.look(outbox.handles[row]) < 0:
+            if outbox.load_shared(outbox.handles[row]) < 0:
                 outbox.drop(row)
                 return False
-            self.core.store.unsettle()  # the log needs it again
+            self.core.store.unsettle()  # keep it in the log
         return True
 
     # --- in: messages ---
@@ -321,7 +327,10 @@ class Exchange:
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
         at: int, size: int,
     ) -> None:  # fmt: skip
-        """A message: group id 32, timestamp 8, stored body (docs/SPEC.md 4); each where it is."""
+        """Handle a MESSAGE: group id (32 bytes), timestamp (8), stored body (docs/SPEC.md 4).
+
+        Each part has its own buffer and offset.
+        """
         core = self.core
         self.message_handle = 0
         self.is_telemetry = False
@@ -344,7 +353,10 @@ class Exchange:
     def _take_long(
         self, row: int, stamp: bytearray, stamp_at: int, body: bytearray, at: int, size: int
     ) -> int:
-        """A body too long for a record of the store goes into a file of its own."""
+        """Write a body that exceeds INLINE_SIZE_MAX to a part file, and take it in from there.
+
+        Returns what became of it, as `Graph.take_part`; REFUSED if there is no part file.
+        """
         core = self.core
         store = core.store
         part = core.long.free_part(self)
@@ -366,20 +378,21 @@ class Exchange:
         return outcome
 
     def reack_if_known(self, id: bytearray) -> bool:
-        """True for a message that we have already: the peer holds it, and is owed an answer.
+        """Return True for a message that we have: the peer holds it, and is owed an answer.
 
-        The peer sent its whole content, so the group is one that it sees. Whether it waits for an
-        acknowledgement its own copy says: that is not hashed, and another peer's may differ.
+        The peer sent the whole content, so it sees the group. Whether the message is ephemeral,
+        and thus not acknowledged, is taken from the copy that the peer sent: the id does not cover
+        that flag, so copies of other peers may differ.
         """
         core = self.core
         handle = core.store.find(id, 0)
         if handle < 0:
-            core.refused += 1  # the flash does not say whether we have it: it comes again
+            core.refused += 1  # a read failed: the peer sends it again
         if handle <= 0:
             return handle < 0
         core.store.load(handle)
         self.message_handle = handle
-        self.inbox.drop(id, 0)  # it may have been asked for while its group was hidden
+        self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
         if not core.graph.is_ephemeral:
             self._owe_reply(handle, id, 0)
             self._note_held(handle, GOT_MESSAGE)
@@ -391,10 +404,11 @@ class Exchange:
         return True
 
     def reack_by_key(self, key: bytearray, at: int) -> bool:
-        """True when we have the message whose id begins with these 8 bytes: a piece of it is
-        answered with its acknowledgement, if the peer sees its group.
+        """Return True if we have the message whose id begins with these 8 bytes, as a piece of a
+        long body says it. It is acknowledged if the peer sees its group.
 
-        What is private may be ephemeral: only the head of the copy says whether it is answered.
+        False for a private message: it may be ephemeral, and only the head of the whole copy says
+        whether it is acknowledged.
         """
         store = self.core.store
         handle = store.find(key, at, ID_PREFIX_SIZE)
@@ -408,7 +422,7 @@ class Exchange:
         return True
 
     def after_accept(self, outcome: int, group: int) -> None:
-        """Follow up what the graph made of a message whose id is in `core.id`."""
+        """Update the tables after the graph took in or refused the message with id `core.id`."""
         core = self.core
         if outcome == E_PEER:
             self.bad_record()
@@ -418,9 +432,9 @@ class Exchange:
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
         if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
-            once = inbox.sends(entry) == 1
+            was_asked_once = inbox.sends(entry) == 1
             answers = self.pace.answers
-            note_answer(answers, REPLIES, self.epoch, inbox.epoch(entry), once)
+            note_answer(answers, REPLIES, self.epoch, inbox.epoch(entry), was_asked_once)
         for other in core.inboxes:
             other.drop(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
@@ -429,14 +443,14 @@ class Exchange:
             if outcome == TOO_EARLY and core.graph.deepest_absent():
                 inbox.ask(core.graph.ids, 0, self.epoch)
             return
-        self.message_handle = core.graph.handle  # before others enter
+        self.message_handle = core.graph.handle  # promotion overwrites it
         if not core.graph.is_ephemeral:
             inbox.owe(core.graph.handle, group, self.link_number, 0)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
         else:
-            core.promote(core.now_ms)  # what depends on a buried one is buried, too
+            core.promote(core.now_ms)  # bury what depends on this invalid message
 
     def bad_record(self) -> None:
         """Count a malformed record."""
@@ -447,12 +461,17 @@ class Exchange:
 
     @property
     def is_crossed_pass(self) -> bool:
-        """True if copies of what was just acknowledged left both ends: then the peer may have no
-        number for it any more. Such acknowledgements come last."""
+        """True while `take_ack` returns messages of which copies have crossed on the way.
+
+        The peer may no longer have a number for these, so they come last, in a set of their own.
+        """
         return self._scan[_OWED_ROW] > self.inbox.owed_end
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
-        """Write the next id that we owe an acknowledgement for; `link_number` is the peer's."""
+        """Write the next 32-byte id to acknowledge; False if there is none.
+
+        `link_number` is the peer's number for it then.
+        """
         inbox = self.inbox
         store = self.core.store
         scan = self._scan
@@ -465,7 +484,7 @@ class Exchange:
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
                 self.message_handle = inbox.owed(row)
                 self.link_number = inbox.take_owed(row, self.visits)
-                # A record that made room is not there: who still has the message sends it again.
+                # Skip a record that reclaim removed: a peer that has the message sends it again.
                 if store.id_into(self.message_handle, buf, at):
                     self.needs_barrier = True
                     return True
@@ -476,7 +495,7 @@ class Exchange:
         store = self.core.store
         while inbox.owed_from:
             handle = inbox.owed_from
-            inbox.owed_from = max(store.next(handle), 0)  # for the rest copies come
+            inbox.owed_from = max(store.next(handle), 0)  # copies cover what a read hid
             if store.load(handle) == OK and store.source == self.peer_number:
                 group = self.core.members.group_row(store.group)
                 if group < 0:
@@ -488,7 +507,7 @@ class Exchange:
                     self.needs_barrier = True
                     return True
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
-                    inbox.owe(handle, group, 0, BY_ROW)  # another link to the peer carries it
+                    inbox.owe(handle, group, 0, BY_ROW)  # left to another link to the peer
         return False
 
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
@@ -504,7 +523,7 @@ class Exchange:
             self.link_number = inbox.entry_number(entry)
             self.message_handle = 0
             if kind == OWED_TWICE:
-                inbox.set_kind(entry, OWED)  # and it is the next one, too
+                inbox.set_kind(entry, OWED)  # GONE is sent as two ACKs: stay here
             else:
                 inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
                 scan[_OWED_ENTRY] = entry + 1
@@ -515,8 +534,12 @@ class Exchange:
     # --- out: requests ---
 
     def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:
-        """Write the next id to ask for (`prefixes`: or 8 bytes of it and zeros): an offered one,
-        then what the peer's pending messages wait for. `link_number` is the peer's for it."""
+        """Write the next id to request; False if there is none.
+
+        Offered ids come first, then missing parents of the peer's pending messages. `prefixes`:
+        also ids of which only 8 bytes are known, followed by zeros. `link_number` is the peer's
+        number for the id then.
+        """
         inbox = self.inbox
         scan = self._scan
         while scan[_REQUEST_ENTRY] < inbox.end():
@@ -537,11 +560,11 @@ class Exchange:
                 return True
         return self._take_parent(buf, at)
 
-    def _may_ask(self, sends: int, then: int) -> bool:
-        return self.visits or self.pace.ask_wait(sends, then) <= 0
+    def _may_ask(self, sends: int, asked_epoch: int) -> bool:
+        return self.visits or self.pace.ask_wait(sends, asked_epoch) <= 0
 
     def _take_parent(self, buf: bytearray, at: int) -> bool:
-        """Write a missing parent of a message from the peer."""
+        """Write the next missing parent of the peer's pending messages; False if there is none."""
         core = self.core
         pending = core.pending
         ids = core.graph.ids
@@ -568,8 +591,8 @@ class Exchange:
         return False
 
     def _is_asked_for(self, row: int) -> bool:
-        """True if this peer is to be asked for what a pending message waits for: it sent it, or
-        who did is not there any more."""
+        """Return True if the parents of a pending message are to be requested from this peer: it
+        sent the message, or the peer that sent it is gone or no longer sees the group."""
         pending = self.core.pending
         members = self.core.members
         group = pending.group(row)
@@ -579,7 +602,7 @@ class Exchange:
         return source == self.peer or source < 0 or not members.visibility(group, source)
 
     def _note_new(self, id: bytearray) -> bool:
-        """True for an id that was not among the last ones asked for in this payload."""
+        """Add an id to the last ones requested in this payload; False if it is one of these."""
         scan = self._scan
         tag = id[0] << 16 | get_u16(id, 1)
         for asked in range(min(scan[_ASKED], ASKED_TAGS_MAX)):
@@ -597,53 +620,53 @@ class Exchange:
     # --- out: messages and offers ---
 
     def next_message(self) -> bool:
-        """Look for the next message due; True with its head loaded in the store.
+        """Select the next message that is due and load its head in the store; False if none is.
 
-        `message_handle`, `message_row` and `message_group` tell more. It stays the next one until
+        `message_handle`, `message_row` and `message_group` describe it. It stays selected until
         `put_message`, `too_long` or `pass_message`.
         """
         outbox = self.outbox
         scan = self._scan
         while scan[_MESSAGE_ROW] < outbox.count:
             row = scan[_MESSAGE_ROW]
-            # One that goes out in pieces has been looked at.
+            # Skip the long message that was selected already.
             if outbox.handles[row] != self.long_handle and self.message_due(row):
                 self.message_handle = outbox.handles[row]
                 self.message_row = row
-                # The log may have dropped the body of what all had acknowledged.
-                if outbox.look(self.message_handle) >= 0:
+                # The log may have dropped a message that every peer had acknowledged.
+                if outbox.load_shared(self.message_handle) >= 0:
                     return True
                 if outbox.state(row) & WANTED:
-                    outbox.drop(row)  # it kept no room in the log: the peer asks again, or is told
+                    outbox.drop(row)  # if the peer asks again, it is answered then
                     continue
             scan[_MESSAGE_ROW] = row + 1
         return False
 
     @property
     def message_group(self) -> int:
-        """The group's row of the message that `next_message` found."""
+        """The group (row) of the selected message."""
         return self.core.members.group_row(self.core.store.group)
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
-        """Copy bytes of the stored body of the message that `next_message` found."""
+        """Copy bytes of the selected message's stored body; False if the store fails."""
         return self.core.store.read_into(self.message_handle, offset, buf, at, size) == size
 
     def put_message(self) -> None:
-        """The message that `next_message` found is in the frame."""
+        """Record that the selected message was written into the frame."""
         self.needs_barrier = True
         self.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
         self.note_sent(self.message_row)
 
     def pass_message(self) -> None:
-        """The message that `next_message` found does not go in this payload."""
+        """Skip the selected message in this payload."""
         self._scan[_MESSAGE_ROW] += 1
 
     def too_long(self) -> None:
-        """The message that `next_message` found fits no frame: it goes out in pieces."""
+        """Skip the selected message, which fits no frame; consider sending it in pieces."""
         self.pass_message()
-        # Of several the oldest has every other turn, for the peer can take it whatever it lacks;
-        # in between goes the one that left longest ago, whichever the peer asks for.
+        # Alternate between the oldest long message, which the peer can take in whatever it lacks,
+        # and the one that was sent the longest ago, whichever of them the peer requests.
         outbox = self.outbox
         handle = self.long_handle
         row = outbox.row_of(handle)
@@ -655,7 +678,7 @@ class Exchange:
                 self.long_handle = self.message_handle
 
     def message_due(self, row: int) -> bool:
-        """True when the message itself is to be sent now, offered first or not."""
+        """Return True if the message in a row is to be sent now, not just offered."""
         outbox = self.outbox
         state = outbox.state(row)
         if state & HOLD:
@@ -663,7 +686,7 @@ class Exchange:
         is_offered_first = (self.interactive or self.is_quiet) and not state & EPHEMERAL
         if is_offered_first and not state & REQUEST:
             return False
-        # A long one that was chosen goes, whatever small ones went before its pieces.
+        # The selected long message stays due even if short ones have used up the pace.
         is_chosen = outbox.handles[row] == self.long_handle and self.pace.row_wait(row) <= 0
         if not is_chosen and not self.pace.may_go(row):
             return False
@@ -671,7 +694,7 @@ class Exchange:
         return self.sees(group) == SHARED and not self._is_carried(group, row)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to offer; `message_row` is its row."""
+        """Write the next id to offer; False if there is none. `message_row` is its row then."""
         outbox = self.outbox
         pace = self.pace
         scan = self._scan
@@ -685,18 +708,18 @@ class Exchange:
             if self._is_carried(group, row):
                 continue
             if not self.core.store.id_into(outbox.handles[row], buf, at):
-                # The flash does not give it: it is looked at again as if it had gone.
+                # The flash cannot be read: back off as if the offer had been sent.
                 outbox.note_sent(row, counted(outbox.sends(row)), self.epoch)
                 continue
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
             outbox.unmark(row, INDEXED)
-            self.needs_barrier = True  # the peer takes it that we hold what we offer
+            self.needs_barrier = True  # the peer relies on us holding what we offer
             self.message_row = row
             return True
         return False
 
     def note_sent(self, row: int) -> None:
-        """The message in a row went out whole."""
+        """Record that the message in a row was sent completely."""
         self._note_sent(row, DO_SEND, CODE_SENT)
 
     def _note_sent(self, row: int, event: int, code: int) -> None:
@@ -709,7 +732,7 @@ class Exchange:
         if code == CODE_SENT and sends:
             core.box.count(COUNT_RETRANSMITS, 1)
         if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:
-            # What was sent, or offered twice, goes as a MESSAGE from now on.
+            # From the first MESSAGE or the second OFFER on, repeat the MESSAGE itself.
             outbox.mark(row, REQUEST)
         if self.policy is not None:
             is_heard = self.pace.is_heard_since(outbox.epoch(row))
@@ -720,12 +743,12 @@ class Exchange:
         group = outbox.group(row)
         self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
         if outbox.state(row) & EPHEMERAL:
-            # Nobody acknowledges it, and it is not sent again.
+            # It is neither acknowledged nor sent again.
             outbox.set_state(row, outbox.state(row) | HOLD)
-            core.remove_passing(outbox.handles[row], group, True)
+            core.remove_transient(outbox.handles[row], group, True)
 
     def forget_sends(self) -> None:
-        """A connection that loses nothing begins or ends: what it did not bring goes again."""
+        """Make everything unanswered due again: a lossless connection begins or ends."""
         outbox = self.outbox
         for row in range(outbox.count):
             outbox.make_due(row)
@@ -734,15 +757,15 @@ class Exchange:
         self.attention = True
 
     def forget_holds(self) -> None:
-        """The peer lost what it told to hold, or told it by prefixes that mean two messages: show
-        it everything that we share, as if it held nothing."""
+        """Show the peer all that we share with it again, as if it held nothing: it lost its store,
+        or it acknowledged by prefixes that fit two messages."""
         self.core.restart(self.peer, True)
         self.attention = True
 
     # --- accounts ---
 
     def _trace(self, code: int, count: int, group: int, ids: bytearray, at: int) -> None:
-        """Log a step in a message's life, unless it is a black box itself."""
+        """Log an event of a message to the black box, unless the message is a black box itself."""
         core = self.core
         if not core.is_box(group):
             core.box.log_id(core.now_ms, code, self.peer_number, count, ids, at)
@@ -752,11 +775,14 @@ class Exchange:
             self.core.box.log_id(self.core.now_ms, code, self.peer_number, 0, id, 0)
 
     def count(self, kind: int, amount: int) -> None:
-        """Add to a counter of this carrier (docs/SPEC.md 6)."""
+        """Add an amount to a counter of this carrier (docs/SPEC.md 6)."""
         self.core.box.count(COUNT_CARRIERS + self.carrier * _COUNTERS + kind, amount)
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
-        """Account for a record of the profile; called after its content was written or read."""
+        """Count a record of the profile, after its content was written or read.
+
+        `kind`: 0 to 3 for ACK, MESSAGE, OFFER, REQUEST; 4 for the link's own records.
+        """
         base = 0 if sent else _IN
         if kind < 4:
             telemetry = kind == _MESSAGE and self.is_telemetry

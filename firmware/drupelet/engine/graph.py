@@ -1,9 +1,9 @@
-"""The message graph: a message enters the log after everything that it depends on (BSP v1 5).
+"""The message graph: a message enters the log after all its dependencies (BSP v1 5).
 
-A message whose dependencies are all in the log is put there at once, if its client finds it valid.
-Any other waits as pending; its missing parents are asked for by id. What is invalid is buried,
-with all that depends on it: the id stays, so that it is acknowledged and never taken in again.
-Everything here is iterative: a chain costs passes over the pending table, never stack.
+A message whose dependencies are all in the log enters it at once, if its client finds it valid.
+Any other is pending, and its missing parents are requested. An invalid message is buried with all
+that depends on it: its id stays, so that further copies are acknowledged and not taken in again.
+Everything here is iterative: a chain costs passes over the pending table, not stack.
 """
 
 from drupelet.base.compat import const
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from drupelet.engine.ports import ClientPort, ControlPort
     from drupelet.store.ports import StorePort
 
-# What becomes of a message that is taken in.
-REFUSED = const(0)  # not taken in, not acknowledged: the peer sends it again
+# What became of a message that came in.
+REFUSED = const(0)  # neither stored nor acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
-TOO_EARLY = const(3)  # refused because there is no room to wait for its dependencies
-BURIED = const(4)  # invalid: acknowledged, and never seen again
+TOO_EARLY = const(3)  # refused: its dependencies are missing, and the pending table is full
+BURIED = const(4)  # invalid: acknowledged, and never taken in again
 
 assert SCRATCH_SIZE >= 2 * ID_SIZE
 
 _DEFAULT = DefaultClient()
-# Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
+# Dependencies precede the body: in the MVDS family, and in what remains of a deleted message.
 HEADED = DefaultClient(HEAD_PARENTS)
 
 _FROM_BUFFER = const(-1)
-# What `missing` says of a message that depends on an invalid one.
+# Result of `missing` for a message that depends on an invalid one.
 _POISONED = const(-100)
 
 
 class Graph:
-    """Decides whether a message enters the log, waits, is refused or buried; `ids` is scratch."""
+    """Decides if a message enters the log, waits, is refused or is buried."""
 
-    # Deletes and shares what clients say; a node whose clients say so brings it.
+    # Deletes messages, and shares them late; only a node whose clients ask for that has one.
     control: "ControlPort | None" = None
 
     def __init__(
@@ -63,26 +63,26 @@ class Graph:
         self.pending = pending
         self.outboxes = outboxes
         self.inboxes = inboxes
-        self.reader = BodyReader(store)  # of the message that is being looked at
+        self.reader = BodyReader(store)  # of the message at hand
         self._clients: "list[ClientPort]" = [_DEFAULT] * members.groups_max()
-        # Scratch of the whole node. Here: a dependency; behind it the last one that was not met,
-        # which `deepest_absent` begins with: in between nobody else may write here.
+        # Scratch of the whole node. In this class: a dependency, followed by the last one that is
+        # missing, with which `deepest_absent` begins: until then, nobody else may write here.
         self.ids = bytearray(SCRATCH_SIZE)
-        self.newest = 0  # the handle of the last message of the log
+        self.newest = 0  # the handle of the newest message of the log
         self.handle = 0  # of the message that was last taken in
-        self.is_ephemeral = False  # the copy that was identified last is not acknowledged
-        self.may_promote = True  # a message that waits may enter the log by now
-        self.must_look_again = True  # one that waits may have no row, or could not enter
-        self._row = 0  # where the pass over the pending table goes on
-        self._depends_on_private = False  # a dependency that was met, just now, is not shared
-        self._depends_on_gone = False  # a dependency that was met, just now, never came
+        self.is_ephemeral = False  # do not acknowledge the copy that was identified last
+        self.may_promote = True  # a pending message may have become ready
+        self.must_look_again = True  # a pending message may have no row, or failed to enter
+        self._row = 0  # where the pass over the pending table continues
+        self._depends_on_private = False  # set by `missing`: a dependency is private
+        self._depends_on_gone = False  # set by `missing`: a dependency exists nowhere any more
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
-        """Let a client look after a group (row); None: the default one."""
+        """Set the client of a group (row); None: the default client."""
         self._clients[group] = client or _DEFAULT
 
     def finder(self, group: int, reader: BodyReader) -> "ClientPort":
-        """Who finds the dependencies in the body of a group that a reader has open."""
+        """Return the client that finds the dependencies in the body that a reader has open."""
         headed = self.members.family(group) == FAMILY_MVDS or reader.bare
         return HEADED if headed else self._clients[group]
 
@@ -92,17 +92,17 @@ class Graph:
         self, group: int, source: int, id: bytearray, timestamp: "bytes | bytearray", ts_at: int,
         body: "bytes | bytearray", at: int, size: int,
     ) -> int:  # fmt: skip
-        """Take in a message whose body is in a buffer; what became of it.
+        """Take in a message whose body is in a buffer; return what became of it.
 
-        REFUSED, ENTERED, WAITING, TOO_EARLY or BURIED; or E_PEER for a message that would wait
-        for itself (MVDS). `group`: row; `source`: peer number, 0 is ourselves; `id`: 32 bytes at
-        0. What we publish ourselves is never buried (E_PEER), and never waits (TOO_EARLY).
+        REFUSED, ENTERED, WAITING, TOO_EARLY, BURIED, or E_PEER for a message that depends on
+        itself (MVDS). `group`: row; `source`: peer number, 0 for our own; `id`: 32 bytes at 0. Our
+        own message is never buried (E_PEER instead), and never pending (TOO_EARLY).
         """
         self.reader.open_buffer(group, source, timestamp, ts_at, body, at, size)
         return self._take(group, source, id, _FROM_BUFFER, body, at)
 
     def take_part(self, group: int, source: int, id: bytearray, part: int) -> int:
-        """Take in a message whose content is in a part file; as `take_body`."""
+        """Take in a message whose content is in a part file; return the same as `take_body`."""
         self.reader.open_part(group, source, part)
         return self._take(group, source, id, part, id, 0)
 
@@ -113,12 +113,12 @@ class Graph:
         missing = self.missing(group)
         if missing > 0:
             if not source:
-                return TOO_EARLY  # and not kept: who publishes is told that it was refused
+                return TOO_EARLY  # not stored: the publisher is told
             if self.members.family(group) == FAMILY_MVDS:
                 from drupelet.engine.dependency_cycle import waits_for_itself
 
                 if waits_for_itself(self, id):
-                    return E_PEER  # the first copy's parents stand
+                    return E_PEER  # keep the parents of the first copy
             if not self.pending.has_room(source):
                 return TOO_EARLY
         verdict = SHARE
@@ -129,7 +129,7 @@ class Graph:
         if missing < 0 or verdict == INVALID:
             return self._bury(group, id, 0, 0) if source else E_PEER
         if verdict == SHARE and self.is_ephemeral and source:
-            verdict = KEEP  # it goes no further
+            verdict = KEEP  # an ephemeral message is not sent on
         handle = self._put(group, id, where, body, at, missing, verdict)
         if handle < 0:
             return TOO_EARLY if missing else REFUSED
@@ -158,7 +158,7 @@ class Graph:
         return self.store.put_part(where, number, reader.source, id, 0, state)
 
     def _enter(self, id: bytearray, handle: int, group: int, source: int, verdict: int) -> None:
-        """A message is in the log: follow up what its client said."""
+        """Follow up a message that entered the log, by the verdict of its client."""
         before = self.newest
         self.newest = handle
         self.may_promote = True
@@ -169,10 +169,11 @@ class Graph:
             self.control.delete(group, handle)
 
     def _state_by(self, group: int, verdict: int) -> int:
-        """The state in which the reader's message enters the log, or a code.
+        """Return the state in which the message at hand enters the log, or a negative code.
 
-        What it depends on is shared before: it would not be validated again after a power cut.
-        One to be deleted is private until then: no cut shares it, and what is behind it is found.
+        Private dependencies are shared first: after a power cut, nothing would do it. A message to
+        be deleted enters as private, so that a power cut before that neither shares it nor loses
+        what depends on it.
         """
         if verdict != SHARE:
             return STATE_PRIVATE
@@ -183,23 +184,23 @@ class Graph:
         return STATE_DELIVERED
 
     def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
-        """Keep only the id of an invalid message; BURIED, or REFUSED when there is no room."""
+        """Keep only the id of an invalid message; return BURIED, or REFUSED if the log is full."""
         reader = self.reader
         number = self.members.group_number(group)
         buried = self.store.bury(number, reader.source, ids, at, reader.timestamp, 0, handle)
         if buried < 0:
             return REFUSED
         self.handle = buried
-        self.may_promote = True  # what depends on it is invalid, too
+        self.may_promote = True  # what depends on it is invalid as well
         return BURIED
 
     # --- dependencies ---
 
     def missing(self, group: int) -> int:
-        """For how many dependencies, not in the log, the reader's message has to wait.
+        """Return how many dependencies of the message at hand are not in the log.
 
-        E_PEER when the body is malformed, _POISONED when one of them is invalid; neither says
-        anything while the reader `has_failed`.
+        E_PEER if the body is malformed, _POISONED if a dependency is invalid. Neither means
+        anything if the reader `has_failed`.
         """
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
@@ -215,12 +216,12 @@ class Graph:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
         if self.members.flags(group) & GROUP_UNORDERED:
-            missing = 0  # the owner of the group wants it now, not in its place
+            missing = 0  # the owner of the group wants messages at once, in any order
         return count if count < 0 else missing
 
     def _state(self, group: int) -> int:
-        """The state of the dependency in `ids`; STATE_PENDING also when it is nowhere, or in
-        another group."""
+        """Return the state of the dependency in `ids`; STATE_PENDING also if we do not have it, or
+        it is in another group."""
         handle = self.store.find(self.ids, 0)
         if not handle and self.store.noted(self.ids, 0):
             self._depends_on_gone = True
@@ -236,7 +237,7 @@ class Graph:
         return self.store.state
 
     def _ask_once(self, group: int, source: int) -> None:
-        """Who sends what depends on a message that others have no more may have that, too."""
+        """Request dependencies that other peers lost from the sender of the message, once."""
         peer = self.members.peer_row(source)
         client = self.finder(group, self.reader)
         for row in range(client.dependencies(self.reader) if peer >= 0 else 0):
@@ -246,8 +247,8 @@ class Graph:
                 self.inboxes[peer].add(self.ids, 0, OFFERED, 0)
 
     def next_absent(self, row: int, parent: int) -> int:
-        """The first dependency, from `parent` on, of the message in a pending row that is nowhere,
-        as `ids` has it then; -1: there is none."""
+        """Find the first dependency, from index `parent` on, of a pending message that we do not
+        have at all; copy its id to `ids` and return its index, or -1."""
         group = self.pending.group(row)
         if not self.reader.open_stored(group, self.pending.handles[row]):
             return -1
@@ -260,8 +261,8 @@ class Graph:
         return -1
 
     def deepest_absent(self) -> bool:
-        """Follow the dependency that was not met, at ID_SIZE of `ids`, to an ancestor that is
-        nowhere, which `ids` begins with then; False if there is none."""
+        """From the missing dependency at ID_SIZE of `ids`, follow pending messages to the deepest
+        ancestor that we do not have; copy its id to 0 of `ids`. False if there is none."""
         copy(self.ids, 0, self.ids, ID_SIZE, ID_SIZE)
         for _ in range(self.pending.rows_max + 1):
             handle = self.store.find(self.ids, 0)
@@ -279,10 +280,9 @@ class Graph:
     # --- entering later ---
 
     def promote(self) -> bool:
-        """Put one pending message whose dependencies have arrived into the log, at `handle`.
+        """Move one pending message whose dependencies have arrived into the log, to `handle`.
 
-        Call it until it returns False. A pass over the table that changed something is followed by
-        another one.
+        Call it until it returns False. After a pass that changed something, another one follows.
         """
         if self.must_look_again and self.may_promote and self._enter_without_row():
             return True
@@ -303,12 +303,12 @@ class Graph:
                     self.must_look_again = True
             self._row = 0
         if self.must_look_again:
-            self.may_promote = True  # tried again in the next epoch
+            self.may_promote = True  # try again in the next epoch
         return False
 
     def _enter_without_row(self) -> bool:
-        """Give rows to messages that wait in the store, after a reboot or when there was no room;
-        True when one that had none entered the log."""
+        """Give rows to pending messages that have none, after a reboot or when rows were lacking;
+        return True if one of them entered the log instead."""
         store = self.store
         self.must_look_again = False
         handle = 0
@@ -325,49 +325,51 @@ class Graph:
                         return True
         return False
 
-    def _deliver_or_bury(self, row: int, before: int, group: int, missing: int) -> bool:
-        """The message that the reader has open, at the handle `before`, need not wait: True when
-        it entered the log. Else it is buried, or stays. row: its pending row, -1 if it has none.
+    def _deliver_or_bury(self, row: int, pending_handle: int, group: int, missing: int) -> bool:
+        """End the wait of the pending message that the reader has open, at `pending_handle`.
+
+        Returns True if it entered the log; else it was buried, or stays. `row`: its pending row,
+        or -1. `missing`: 0, or negative if it is invalid.
         """
         source = self.reader.source
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
         if verdict == SHARE and source and self._is_stored_ephemeral(group):
             verdict = KEEP
-        is_known = self.store.id_into(before, self.ids, 0)
+        is_known = self.store.id_into(pending_handle, self.ids, 0)
         if self.reader.has_failed:
-            self.must_look_again = True  # what the flash does not give now it may give later
+            self.must_look_again = True  # a read may succeed later
             return False
         if verdict == INVALID:
-            if is_known and self._bury(group, self.ids, 0, before) == BURIED:
-                self._end_wait(row, source, before)
+            if is_known and self._bury(group, self.ids, 0, pending_handle) == BURIED:
+                self._end_wait(row, source, pending_handle)
             else:
                 self.must_look_again = True
             return False
         handle = self._state_by(group, verdict)
         if handle > 0:
-            handle = self.store.promote(before, handle)
+            handle = self.store.promote(pending_handle, handle)
         if handle < 0:
-            self.must_look_again = True  # a full log may have room in the next epoch
+            self.must_look_again = True  # the log may have room in the next epoch
             return False
         self.handle = handle
-        self._end_wait(row, source, before)
+        self._end_wait(row, source, pending_handle)
         self.store.id_into(handle, self.ids, 0)
         self._enter(self.ids, handle, group, source, verdict)
         return True
 
-    def _end_wait(self, row: int, source: int, before: int) -> None:
-        """A message that waited at the handle `before` is at `handle` now: what is owed for it,
-        and what a peer lost, moves with it."""
+    def _end_wait(self, row: int, source: int, pending_handle: int) -> None:
+        """Follow a message from the handle where it was pending to `self.handle`: the owed
+        acknowledgement and a peer's `lost_until` move with it."""
         if row >= 0:
             self.pending.drop(row)
         if self.must_look_again:
             self.may_promote = True
         peer = self.members.peer_row(source)
         if peer >= 0:
-            self.inboxes[peer].rename(before, self.handle)
+            self.inboxes[peer].move_handle(pending_handle, self.handle)
             outbox = self.outboxes[peer]
-            # A peer that lost what waited here lacks it under its new handle, too.
-            if outbox.lost_until >= before:
+            # The peer lost this message: under its new handle, too.
+            if outbox.lost_until >= pending_handle:
                 outbox.lost_until = max(outbox.lost_until, self.handle)
 
     def _is_stored_ephemeral(self, group: int) -> bool:

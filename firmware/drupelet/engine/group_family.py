@@ -1,7 +1,7 @@
-"""A group is of one id family for life: in another one its messages have other ids.
+"""Keep the id family of a group, which never changes: another family would mean other message ids.
 
-Loaded for a group that is not of the bsp family. Of that family is what has a descriptor; where
-another one's would be stands which family it is (docs/SPEC.md 5.7).
+Imported for a group that is not of the bsp family. A group with a descriptor is of that family;
+other groups have a record of their family in the descriptor's place (docs/SPEC.md 5.7).
 """
 
 from drupelet.base.errors import OK, CapacityError, check
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.store.ports import StorePort
 
-# A client id is 32 random bytes: no client has this one.
+# In place of a client id, which is 32 random bytes and therefore never this text.
 _NO_CLIENT = b"a group of another family: numb"
 assert len(_NO_CLIENT) == ID_SIZE - 1
 
 
 def keep_family(core: "Core", number: int, family: int) -> None:
-    """Note the family of a group. Raises CapacityError when it is of another one."""
+    """Record the family of a group. Raises CapacityError if it is of another family."""
     store = core.store
     row = core.members.group_row(number)
     if store.spool.descriptor_size(number) >= 0:
@@ -29,7 +29,7 @@ def keep_family(core: "Core", number: int, family: int) -> None:
     elif row >= 0:
         noted = core.members.family(row)
     else:
-        noted = family  # a new one, or of a version that noted none
+        noted = family  # a new group, or one of a version that recorded no family
         check(_note(core, number, family), "no room for the family of a group")
     if noted != family:
         raise CapacityError("a group is of one id family for life, and this one is of another")
@@ -37,7 +37,7 @@ def keep_family(core: "Core", number: int, family: int) -> None:
 
 def _noted(store: "StorePort", number: int) -> int:
     client = bytearray(ID_SIZE)
-    store.spool.descriptor_read_into(number, -ID_SIZE, client, 0, ID_SIZE)  # it is in front
+    store.spool.descriptor_read_into(number, -ID_SIZE, client, 0, ID_SIZE)  # before the descriptor
     family = client[ID_SIZE - 1]
     is_other = equal(client, 0, _NO_CLIENT, 0, ID_SIZE - 1) and family < FAMILIES
     return family if is_other else FAMILY_BSP
@@ -45,6 +45,6 @@ def _noted(store: "StorePort", number: int) -> int:
 
 def _note(core: "Core", number: int, family: int) -> int:
     if family == FAMILY_BSP:
-        return OK  # its descriptor says it
+        return OK  # the descriptor shows it
     code = describe_begin(core, _NO_CLIENT + bytes((family,)))
     return core.store.descriptor_put(PART_PUBLISH, number) if code == OK else code

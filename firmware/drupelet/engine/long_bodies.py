@@ -1,15 +1,16 @@
-"""Long bodies: a message longer than a frame travels in pieces, below every wire profile.
+"""Long bodies: a message longer than a frame is sent in pieces, below every wire profile.
 
     SEGMENT        0x50 | content id 8 | total u16 | offset u16 | bytes
     SEGMENT STATE  0x51 | content id 8 | have u16
 
-The content is group id, timestamp and body; its id is the first 8 bytes of the message id. Pieces
-are contiguous. A receiver that sees a gap or what it has already says how far it has come, and the
-sender goes on from there, over whatever carrier comes next. It takes in one content of a peer at a
-time, and both keep to it, or none would get done. On a line that loses pieces the sender asks, by
-the last byte again, before it sends more than is likely to come. The id is computed from what is
-read back from flash, which verifies the pieces and their durability in one pass, but for the
-parents of a message of MVDS: a part of one is not gone on with after a reboot.
+The content is group id, timestamp and body; the content id is the first 8 bytes of the message id.
+The receiver keeps one contiguous run from the start. On a gap, or a piece that it has already, it
+answers with the length of its run (STATE), and the sender continues there, over whatever carrier
+comes next. The receiver assembles one content of a peer at a time, and both ends stay with it
+until it is complete. On a line that loses pieces, the sender sends few of them and then asks how
+far the receiver is, by repeating the last byte. The id is computed from what is read back from
+flash, so one pass verifies both the transfer and the flash. The id of an MVDS message does not
+cover its parents, so a part of an MVDS content is discarded at a reboot.
 """
 
 from drupelet.base.compat import const
@@ -41,36 +42,36 @@ if TYPE_CHECKING:
 KIND_SEGMENT = const(0x50)
 KIND_STATE = const(0x51)
 _STATE_SIZE = const(11)
-# Eight pieces at once: where 3 of 10 get lost, five of them come, sent twice.
+# With the least room, 8 pieces are sent twice each: at 30 % loss, about five of them arrive.
 _CAUTION_MAX = const(3)
-# A transfer that stood still for 2^4 epochs, at most six days, gives its part file up to another.
+# A transfer without progress for 2^4 epochs, at most six days, loses its part file to another one.
 _STILL_SHIFT = const(4)
 
 
-# The long message whose turn it is to go to one peer, over whatever link.
-_HANDLE = const(0)  # 0: none
-_NEXT = const(1)  # where its next piece begins
-_BASE = const(2)  # how much of it the peer said that it has
-_ROOM = const(3)  # pieces that may leave before the peer is asked
-_REPEATED = const(4)  # 1: the next piece has left once
+# A turn: the state of the one transfer of a long message to a peer, over whatever link.
+_HANDLE = const(0)  # of the message; 0: none
+_NEXT = const(1)  # offset of the next piece
+_BASE = const(2)  # how many bytes the peer has, as far as it said
+_ROOM = const(3)  # pieces that may be sent before asking the peer
+_REPEATED = const(4)  # 1: the next piece was sent once already
 _CAUTION = const(5)  # how often the room is halved; 0 while nothing is lost
-_TRIES = const(6)  # how often the peer was asked in vain
+_TRIES = const(6)  # how often the peer was asked without progress
 _TURN_SIZE = const(7)
 
 
 class LongBodies:
-    """The long bodies of one node, both ways."""
+    """The long bodies of one node, in both directions."""
 
     def __init__(self, core: "Core") -> None:
         self._core = core
         self._turns = [0] * (_TURN_SIZE * core.members.peers_max)
 
     def end_turn(self, peer: int) -> None:
-        """Another long message may have its turn to go to a peer (row)."""
+        """End the transfer to a peer (row), so that another long message may go."""
         self._turns[peer * _TURN_SIZE + _HANDLE] = self._turns[peer * _TURN_SIZE + _NEXT] = 0
 
     def _resume(self, at: int, handle: int, have: int) -> None:
-        """The content of a message goes on at `have`."""
+        """Continue with the content of a message at offset `have`; `at`: its transfer's row."""
         turns = self._turns
         turns[at + _HANDLE] = handle
         turns[at + _NEXT] = turns[at + _BASE] = have
@@ -80,9 +81,9 @@ class LongBodies:
     # --- out ---
 
     def segment_into(self, exchange: "Exchange", frame: bytearray, limit: int) -> int:
-        """Write the next piece of the link's long message; 0 when it is not due any more.
+        """Write the next piece of the link's long message; return its size, 0 if it is not due.
 
-        E_STORAGE when the flash does not give it: a bundle ends there.
+        E_STORAGE if the flash refuses to read it: a bundle ends there.
         """
         core = self._core
         store = core.store
@@ -91,7 +92,7 @@ class LongBodies:
         is_live = not exchange.visits
         if is_live:
             self._stay(exchange, at)
-        group = exchange.outbox.look(exchange.long_handle)
+        group = exchange.outbox.load_shared(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
             group = -1
@@ -105,7 +106,7 @@ class LongBodies:
             self._choose(exchange, at, row, total)
             offset = turns[at + _NEXT]
             if not turns[at + _ROOM]:
-                size = 1  # the last byte again: that is to ask
+                size = 1  # repeat the last byte, to ask
                 offset -= 1
         size = min(size, total - offset)
         frame[0] = KIND_SEGMENT
@@ -129,7 +130,7 @@ class LongBodies:
     def _content_into(
         self, handle: int, frame: bytearray, offset: int, size: int, group: int
     ) -> bool:  # fmt: skip
-        """Copy bytes of a message's content, which the store has loaded, behind the header."""
+        """Copy bytes of the loaded message's content after the header; return True if read."""
         core = self._core
         at = SEGMENT_HEADER_SIZE
         head = CONTENT_HEADER_SIZE - offset
@@ -146,19 +147,19 @@ class LongBodies:
         return size <= 0 or core.store.read_into(handle, offset, frame, at, size) == size
 
     def end(self, exchange: "Exchange") -> None:
-        """Nothing goes out in pieces over a link just now."""
+        """End sending in pieces over a link for now."""
         exchange.long_last = exchange.long_handle
         exchange.long_handle = 0
         if exchange.visits:
             exchange.long_offset = 0
 
     def _stay(self, exchange: "Exchange", at: int) -> None:
-        """Stay with what was begun, over whatever link: the peer takes in one at a time."""
+        """Stay with the current transfer, over whatever link: the peer takes in one at a time."""
         turns = self._turns
         outbox = exchange.outbox
         row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
         if row < 0 or not outbox.is_open(row):
-            if turns[at + _NEXT]:  # it arrived
+            if turns[at + _NEXT]:  # the peer has it now
                 turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
                 turns[at + _ROOM] = 0
             self.end_turn(exchange.peer)
@@ -166,7 +167,7 @@ class LongBodies:
             exchange.long_handle = turns[at + _HANDLE]
 
     def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
-        """Begin with the message of a row, unless it was begun."""
+        """Begin the transfer of the message in a row, unless it is the current one."""
         turns = self._turns
         if turns[at + _HANDLE] == exchange.long_handle:
             return
@@ -174,18 +175,18 @@ class LongBodies:
         self._resume(at, exchange.long_handle, 0)
         turns[at + _ROOM] = room or turns[at + _ROOM]
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
-            # It has left whole, but is not acknowledged: its last byte shows what arrived.
+            # It was sent completely, but not acknowledged: the last byte asks what arrived.
             turns[at + _NEXT] = total
             turns[at + _ROOM] = 0
 
     def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
-        """A piece up to `end` has left: see what follows it."""
+        """Record that a piece up to offset `end` was written, and decide what follows it."""
         turns = self._turns
         at = exchange.peer * _TURN_SIZE
         caution = turns[at + _CAUTION]
         asks = not turns[at + _ROOM]
-        early = asks or end <= turns[at + _BASE] + PIECE_SIZE
-        turns[at + _REPEATED] = caution > 0 and early and not turns[at + _REPEATED]
+        is_repeatable = asks or end <= turns[at + _BASE] + PIECE_SIZE
+        turns[at + _REPEATED] = caution > 0 and is_repeatable and not turns[at + _REPEATED]
         if turns[at + _REPEATED]:
             return
         if not asks:
@@ -199,9 +200,9 @@ class LongBodies:
             self.end_turn(exchange.peer)
             exchange.note_sent(row)
             self.end(exchange)
-            exchange.rewind()  # for now it has left: the next long one has its turn
+            exchange.rewind()  # the next long message may go
             return
-        # It answers in its next epoch, if it does; else it is asked again.
+        # The peer answers in its next epoch; if it does not, it is asked again.
         if turns[at + _TRIES] == 1 and turns[at + _NEXT] == total:
             exchange.note_sent(row)
         else:
@@ -210,7 +211,7 @@ class LongBodies:
         self.end(exchange)
 
     def on_state(self, exchange: "Exchange", frame: bytearray, size: int) -> int:
-        """The peer tells how much of a content it has: go on from there."""
+        """Handle a SEGMENT STATE: continue where the peer's run ends. OK, or E_PEER."""
         if size != _STATE_SIZE:
             return E_PEER
         outbox = exchange.outbox
@@ -223,39 +224,39 @@ class LongBodies:
             have = 0
         if exchange.visits:
             exchange.long_offset = have
-        outbox.step(row, GOT_REQUEST)  # it asks for the rest
+        outbox.step(row, GOT_REQUEST)  # it requests the rest
         exchange.attention = True
         if self._note_state(exchange.peer, outbox.handles[row], have):
-            # The peer takes in this one, and only this one, now.
+            # At present the peer takes in this message only.
             outbox.make_due(row)
             exchange.long_handle = outbox.handles[row]
         return OK
 
     def _note_state(self, peer: int, handle: int, have: int) -> bool:
-        """See from a STATE how much the line loses; False when another one has its turn."""
+        """Estimate the loss from a STATE, and adapt the room; False if the transfer has ended."""
         turns = self._turns
         at = peer * _TURN_SIZE
         caution = turns[at + _CAUTION]
-        same = turns[at + _HANDLE] == handle
+        is_current = turns[at + _HANDLE] == handle
         base = turns[at + _BASE]
-        sent = turns[at + _NEXT] - base
-        if same and have == base and caution and turns[at + _ROOM]:
+        sent_size = turns[at + _NEXT] - base
+        if is_current and have == base and caution and turns[at + _ROOM]:
             return True  # this STATE was sent before our latest pieces arrived
-        if not same or have - base << 1 < sent:
+        if not is_current or have - base << 1 < sent_size:
             turns[at + _CAUTION] = min(caution + 1, _CAUTION_MAX)
-        elif caution and 0 < sent <= have - base:
+        elif caution and 0 < sent_size <= have - base:
             turns[at + _CAUTION] = caution - 1
         tries = turns[at + _TRIES]
         self._resume(at, handle, have)
-        turns[at + _TRIES] = tries if same and have <= base else 0
-        if same and have < base:
-            self.end_turn(peer)  # it lost or refused what it had
-        return not same or have >= base
+        turns[at + _TRIES] = tries if is_current and have <= base else 0
+        if is_current and have < base:
+            self.end_turn(peer)  # the peer lost or refused what it had
+        return not is_current or have >= base
 
     # --- in ---
 
     def tell_if_coming(self, exchange: "Exchange", id: bytearray, at: int) -> bool:
-        """True when we have a part of this message from the peer: it is told, not asked for."""
+        """True if we have a part of this message from the peer: answer an OFFER by STATE."""
         part = self.part(exchange.peer)
         if part < 0 or not equal(self._core.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
             return False
@@ -263,46 +264,46 @@ class LongBodies:
         return True
 
     def part(self, peer: int) -> int:
-        """The part that takes in a peer's content; -1 for none."""
+        """Return the index of the part file that a peer's content goes into, or -1."""
         for part in range(len(self._core.incoming)):
             if self._core.incoming[part].peer == peer:
                 return part
         return -1
 
     def free_part(self, exchange: "Exchange") -> int:
-        """A part file that takes in nobody's content just now; -1: there is none."""
+        """Return the number of a part file that is free or may be evicted; -1: there is none."""
         for part in range(len(self._core.incoming)):
             incoming = self._core.incoming[part]
-            if incoming.peer < 0 or self._gives_way(exchange, part):
+            if incoming.peer < 0 or self._may_evict(exchange, part):
                 incoming.peer = -1
                 return PART_INCOMING + part
         return -1
 
-    def _gives_way(self, exchange: "Exchange", part: int) -> bool:
-        """True when a part is empty, stands still, or its content came another way."""
+    def _may_evict(self, exchange: "Exchange", part: int) -> bool:
+        """Return True if a part is empty, made no progress, or its content came another way."""
         core = self._core
         incoming = core.incoming[part]
         if not core.store.spool.part_size(PART_INCOMING + part):
             return True
-        still_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
-        if still_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
+        idle_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
+        if idle_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
             return True
         return core.store.find(incoming.key, 0, ID_PREFIX_SIZE) > 0
 
     def state_into(self, exchange: "Exchange", frame: bytearray) -> int:
-        """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
+        """Write a SEGMENT STATE if one is due to the peer; return its size, or 0."""
         core = self._core
         part = self.part(exchange.peer)
         if part < 0 or not core.incoming[part].gap:
             return 0
         incoming = core.incoming[part]
         gap = incoming.gap
-        # On a line that loses more than one piece the answer may get lost, too: it goes twice.
+        # On a line that lost a STATE before, send it twice.
         incoming.gap_sends += 1
         if not incoming.stated or incoming.gap_sends > 1:
             incoming.gap = 0
         if core.store.spool.part_size(PART_INCOMING + part) != gap - 1:
-            return 0  # it has grown since: the sender is at it already
+            return 0  # the run has grown since: the sender knows
         incoming.stated = gap
         incoming.stated_ms = core.now_ms
         frame[0] = KIND_STATE
@@ -311,19 +312,19 @@ class LongBodies:
         return _STATE_SIZE
 
     def _note_gap(self, exchange: "Exchange", part: int) -> None:
-        """The peer does not know how far its content has come: tell it, but not all the time.
+        """The peer does not know how long our run is: make a STATE due, at most once per epoch.
 
-        What it sent before it heard of a gap shows the same gap.
+        The pieces that it had sent before our STATE reached it show the same gap.
         """
         incoming = self._core.incoming[part]
         have = self._core.store.spool.part_size(PART_INCOMING + part)
-        stated_ms = elapsed_ms(self._core.now_ms, incoming.stated_ms)
-        if incoming.stated != have + 1 or stated_ms >= _epoch_ms(exchange):
+        quiet_ms = elapsed_ms(self._core.now_ms, incoming.stated_ms)
+        if incoming.stated != have + 1 or quiet_ms >= _epoch_ms(exchange):
             incoming.gap = have + 1
             incoming.gap_sends = 0
 
     def on_segment(self, exchange: "Exchange", frame: bytearray, size: int) -> int:
-        """Take in one piece; OK, or a negative code when it was not a piece at all."""
+        """Handle a SEGMENT; OK, E_PEER if it is malformed, or another code if it is not stored."""
         core = self._core
         total = get_u16(frame, 9) if size > SEGMENT_HEADER_SIZE else 0
         if total <= CONTENT_HEADER_SIZE or total > CONTENT_HEADER_SIZE + BODY_SIZE_MAX:
@@ -345,28 +346,28 @@ class LongBodies:
             exchange.is_telemetry = incoming.is_box
         else:
             incoming.is_box = exchange.is_telemetry
-        file = PART_INCOMING + part
-        have = core.store.spool.part_size(file)
+        part_file = PART_INCOMING + part
+        have = core.store.spool.part_size(part_file)
         if offset > have or end <= have < total:
-            # What ends where the run ends is a copy, unless it is a byte that asks.
+            # A piece that ends where our run ends is a copy; a single byte there is a question.
             if end != have or size == SEGMENT_HEADER_SIZE + 1:
                 self._note_gap(exchange, part)
             return OK
         code = OK
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
-            code = core.store.spool.part_append(file, frame, at, end - have)
+            code = core.store.spool.part_append(part_file, frame, at, end - have)
             incoming.grew_ms = core.now_ms
-        if code != OK or max(end, have) >= total:  # a reboot may have found it whole
+        if code != OK or max(end, have) >= total:  # it may be complete since before a reboot
             incoming.peer = -1
             if code == OK:
-                self._complete(exchange, file, incoming)
+                self._complete(exchange, part_file, incoming)
         return code
 
     def _begins(self, exchange: "Exchange", frame: bytearray, size: int) -> bool:
-        """Look at the group in a first piece; False when the peer may not send to it."""
+        """Check the group id in a first piece; False if the peer must not send to the group."""
         if size < SEGMENT_HEADER_SIZE + ID_SIZE:
-            return True  # seen when it is whole
+            return True  # checked when the content is complete
         group = self._core.members.group_of(frame, SEGMENT_HEADER_SIZE)
         if group < 0 or not exchange.sees(group):
             self._core.unknown += 1
@@ -375,12 +376,12 @@ class LongBodies:
         return True
 
     def _open(self, exchange: "Exchange", frame: bytearray, total: int) -> int:
-        """The part that this content goes into; -1 when others have them all."""
+        """Return the part for a content, opening its file if need be; -1 if none is available."""
         core = self._core
         peer = exchange.peer
         part = self.part(peer)
         if part < 0:
-            # By key, so that a content finds the file again that it had before a reboot.
+            # By content id, so that after a reboot a content finds its file again.
             count = len(core.incoming)
             part = frame[1] % count
             for _ in range(count):
@@ -388,10 +389,10 @@ class LongBodies:
                     break
                 part = (part + 1) % count
         incoming = core.incoming[part]
-        same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
-        if incoming.peer == peer and same:
+        is_same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
+        if incoming.peer == peer and is_same:
             return part
-        if incoming.peer >= 0 and not self._gives_way(exchange, part):
+        if incoming.peer >= 0 and not self._may_evict(exchange, part):
             if incoming.peer == peer:
                 self._note_gap(exchange, part)
             return -1
@@ -402,29 +403,29 @@ class LongBodies:
         incoming.stated = incoming.gap = 0
         incoming.is_box = False
         if exchange.family == FAMILY_MVDS:
-            # Its id does not cover parents: what a power cut tore there, nothing would show.
+            # The id does not cover parents, so it would not show what a power cut tore there.
             core.store.spool.part_drop(PART_INCOMING + part)
         if core.store.spool.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             incoming.peer = -1
             return -1
         return part
 
-    def _complete(self, exchange: "Exchange", file: int, incoming: "Incoming") -> None:
-        """All pieces are here: verify, take in, and let the part file go."""
+    def _complete(self, exchange: "Exchange", part_file: int, incoming: "Incoming") -> None:
+        """Verify a complete content, take it in, and free its part file."""
         core = self._core
-        group = core.identify_part(file)
+        group = core.identify_part(part_file)
         if group < 0 or not exchange.sees(group):
             core.unknown += 1
         elif not equal(core.id, 0, incoming.key, 0, ID_PREFIX_SIZE):
             exchange.bad_record()
         elif not exchange.reack_if_known(core.id):
-            outcome = core.graph.take_part(group, exchange.peer_number, core.id, file)
+            outcome = core.graph.take_part(group, exchange.peer_number, core.id, part_file)
             exchange.after_accept(outcome, group)
-        core.store.spool.part_drop(file)
+        core.store.spool.part_drop(part_file)
 
 
 def _epoch_ms(exchange: "Exchange") -> int:
-    """How long an epoch of a link takes; 0 on a stick."""
+    """Return the length of a link's epoch in ms; 0 on a stick."""
     if exchange.visits:
         return 0
     return exchange.pace.every * exchange.core.clocks.epoch_ms(exchange.peer)

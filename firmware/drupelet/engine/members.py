@@ -1,7 +1,7 @@
-"""Who shares what with whom: groups, peers, and the visibility of each group to each peer.
+"""The groups and peers of a node, and the visibility of each group to each peer.
 
-A number (1..254) comes from the store and is for life; a row (0..) is the place in this
-run's tables. A link number is another thing: what `compact-1` says for a message.
+A number (1 to 254) is given by the store and never changes; a row (from 0) is a place in the
+tables of this run. A link number is something else: the number of a message in `compact-1`.
 """
 
 from drupelet.base.compat import const
@@ -9,25 +9,25 @@ from drupelet.base.errors import E_CAPACITY
 from drupelet.base.limits import ID_SIZE
 from drupelet.base.memory import copy, fill, find
 
-INVISIBLE = const(0)  # to this peer the group does not exist
-VISIBLE = const(1)  # messages are accepted from the peer, none are offered to it
+INVISIBLE = const(0)  # the group does not exist for this peer
+VISIBLE = const(1)  # messages are accepted from the peer, but not offered to it
 SHARED = const(2)
 
-GROUP_TELEMETRY = const(1)  # black boxes: not traced, removed once every sharer has them
-GROUP_UNORDERED = const(2)  # a message enters the log although what it depends on has not come
+GROUP_TELEMETRY = const(1)  # black boxes: not traced, deleted once every sharer has them
+GROUP_UNORDERED = const(2)  # a message enters the log without waiting for its dependencies
 
-# What message ids are made of; a group belongs to one family for life (docs/DESIGN.md 8).
+# Families of message ids; a group is of one family for life (docs/DESIGN.md 8).
 FAMILY_BSP = const(0)
 FAMILY_MVDS = const(1)
 FAMILY_BSP_0 = const(2)
 FAMILIES = const(3)
 
-# A group's row of the table, which begins with its number.
+# Offsets in a group's row of the table, which begins with its number.
 _FLAGS = const(1)
 _FAMILY = const(2)
 GROUP_SIZE = const(3)
 
-# The head byte of a stored MVDS body (docs/SPEC.md 4.3): parents, and a flag.
+# Bits in the head byte of a stored MVDS body (docs/SPEC.md 4.3): number of parents, and a flag.
 HEAD_PARENTS = const(0x1F)
 HEAD_EPHEMERAL = const(0x80)
 
@@ -38,18 +38,18 @@ class Members:
     def __init__(self, groups_max: int, peers_max: int) -> None:
         self.group_ids = bytearray(ID_SIZE * groups_max)
         self.groups = 0
-        # The numbers of the peers; a row for each group: what it is to each peer; and from
-        # `_groups_at` on a row for each group: its number, flags, family.
+        # The peers' numbers; then for each group its visibility to each peer; then, from
+        # `_groups_at` on, number, flags and family of each group.
         self._table = bytearray(peers_max * (1 + groups_max) + GROUP_SIZE * groups_max)
         self._groups_at = peers_max * (1 + groups_max)
         self.peers_max = peers_max
         self.peers = 0
 
     def add_group(self, number: int, id: "bytes | bytearray", family: int, flags: int) -> int:
-        """Take a group in; returns its row or E_CAPACITY."""
+        """Add a group; return its row or E_CAPACITY."""
         row = self.group_row(number)
         if row < 0:
-            row = self._group_row(0)  # one that was left
+            row = self._group_row(0)  # the row of a group that was left
         if row < 0:
             if self.groups == self.groups_max():
                 return E_CAPACITY
@@ -63,26 +63,26 @@ class Members:
         return row
 
     def groups_max(self) -> int:
-        """How many groups there is room for."""
+        """Return the capacity of the group table."""
         return len(self.group_ids) // ID_SIZE
 
     def group_number(self, group: int) -> int:
-        """The number of the group in a row; 0: there is none."""
+        """Return the number of the group in a row; 0: the row is free."""
         return self._table[self._groups_at + group * GROUP_SIZE]
 
     def flags(self, group: int) -> int:
-        """GROUP_TELEMETRY, GROUP_UNORDERED of a row."""
+        """Return GROUP_TELEMETRY and GROUP_UNORDERED of a group (row)."""
         return self._table[self._groups_at + group * GROUP_SIZE + _FLAGS]
 
     def family(self, group: int) -> int:
-        """The family of a row."""
+        """Return the family of a group (row)."""
         return self._table[self._groups_at + group * GROUP_SIZE + _FAMILY]
 
     def add_peer(self, number: int) -> int:
-        """Take a peer in; returns its row or E_CAPACITY."""
+        """Add a peer; return its row or E_CAPACITY."""
         row = self.peer_row(number)
         if row < 0:
-            row = self._peer_row(0)  # one whose peer was removed
+            row = self._peer_row(0)  # the row of a peer that was removed
         if row < 0:
             if self.peers == self.peers_max:
                 return E_CAPACITY
@@ -92,7 +92,7 @@ class Members:
         return row
 
     def group_row(self, number: int) -> int:
-        """The row of a group number, or -1."""
+        """Return the row of a group number, or -1."""
         return self._group_row(number) if number else -1
 
     def _group_row(self, number: int) -> int:
@@ -102,13 +102,13 @@ class Members:
         return -1
 
     def group_of(self, id: "bytes | bytearray | memoryview", at: int) -> int:
-        """The row of a group id, or -1."""
+        """Return the row of a group id, or -1."""
         row = find(self.group_ids, ID_SIZE, self.groups, id, at, ID_SIZE)
-        # A peer may well name the zeros of a row that was left.
+        # A peer may send the zeros that a group that was left leaves in its row.
         return row if row >= 0 and self.group_number(row) else -1
 
     def peer_row(self, number: int) -> int:
-        """The row of a peer number, or -1 (0 is ourselves)."""
+        """Return the row of a peer number, or -1, also for 0, which is ourselves."""
         return self._peer_row(number) if number else -1
 
     def _peer_row(self, number: int) -> int:
@@ -118,21 +118,21 @@ class Members:
         return -1
 
     def peer_number(self, peer: int) -> int:
-        """The number of the peer in a row; 0: there is none."""
+        """Return the number of the peer in a row; 0: the row is free."""
         return self._table[peer]
 
     def set_visibility(self, group: int, peer: int, visibility: int) -> None:
-        """Show a group to a peer, or hide it; both are rows."""
+        """Set the visibility of a group to a peer; both are rows."""
         self._table[(group + 1) * self.peers_max + peer] = visibility
 
     def visibility(self, group: int, peer: int) -> int:
-        """INVISIBLE, VISIBLE or SHARED."""
+        """Return INVISIBLE, VISIBLE or SHARED; both are rows."""
         return self._table[(group + 1) * self.peers_max + peer]
 
     def shares(self, peer: int) -> int:
-        """Which groups the peer shares, as a byte that other ones seldom make; 0: none.
+        """Return a byte that stands for the groups that a peer shares; 0: none.
 
-        Never so if one group makes the difference.
+        Other groups seldom make the same byte, and never if they differ by a single group.
         """
         total = 0
         for group in range(self.groups):
@@ -142,14 +142,14 @@ class Members:
         return total and (total - 1) % 255 + 1
 
     def drop_group(self, group: int) -> None:
-        """The row of a group is free: it was left."""
+        """Free the row of a group that was left."""
         self._table[self._groups_at + group * GROUP_SIZE] = 0
         fill(self.group_ids, group * ID_SIZE, ID_SIZE, 0)
         for peer in range(self.peers_max):
             self.set_visibility(group, peer, INVISIBLE)
 
     def drop_peer(self, peer: int) -> None:
-        """The row of a peer is free: it was removed."""
+        """Free the row of a peer that was removed."""
         self._table[peer] = 0
         for group in range(self.groups):
             self.set_visibility(group, peer, INVISIBLE)

@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""The ports: what differs between a board and a host is handed in and has these shapes.
+"""Ports of the engine: the methods that it needs of classes that other rooms implement.
 
 Every implementation of a port passes the port's contract suite in tests/.
 """
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class ClientPort(Protocol):
-    """A group's client (BSP v1 section 5): finds dependencies, validates; `engine/body.py`."""
+    """A group's client (BSP v1 5): finds dependencies, validates; `engine/body.py`."""
 
     def dependencies(self, reader: "BodyReader") -> int:
-        """How many ids the body names (0..DEPENDENCIES_MAX), or E_PEER: it cannot be parsed."""
+        """Return how many ids the body names (0 to DEPENDENCIES_MAX), or E_PEER: malformed."""
 
     def dependency_into(self, reader: "BodyReader", row: int, out: bytearray) -> bool:
-        """Copy one of the ids to out[0:32]."""
+        """Copy the id of a dependency to out[0:32]; False if the read fails."""
 
     def validate(self, reader: "BodyReader") -> int:
-        """At delivery, all dependencies being in the log: INVALID, SHARE, KEEP or DELETE."""
+        """Decide at delivery, when all dependencies are here: INVALID, SHARE, KEEP or DELETE."""
 
 
 class GraphPort(Protocol):
-    """What looks for circles asks of the graph."""
+    """What `dependency_cycle` needs of the graph."""
 
     store: "StorePort"
     pending: "Pending"
@@ -39,7 +39,7 @@ class GraphPort(Protocol):
 
 
 class ControlPort(Protocol):
-    """Carries out what clients say of single messages; groups are rows, results OK or a code."""
+    """Shares and deletes single messages; groups are rows, results OK or a code."""
 
     def share(self, group: int, handle: int) -> int: ...
     def delete(self, group: int, handle: int) -> int: ...
@@ -52,7 +52,7 @@ class TopicPort(Protocol):
 
 
 class PolicyPort(Protocol):
-    """Chooses a link's mode by what the engine tells it; `link.mode_policy`."""
+    """Chooses a link's mode by what the engine reports; `link.mode_policy`."""
 
     def on_sent(self, size: int, again: bool) -> None: ...
     def on_offered(self, again: bool) -> None: ...
@@ -63,7 +63,7 @@ class PolicyPort(Protocol):
 
 
 class PassedOverPort(Protocol):
-    """What was passed over as too long for a peer's frames; `oversize`."""
+    """The messages that are too long for a peer's frames; `oversize`."""
 
     firsts: "list[int]"
 
@@ -77,14 +77,14 @@ class PassedOverPort(Protocol):
 
 
 class CodecPort(Protocol):
-    """A wire profile: reads a frame's records, writes what is due for an exchange."""
+    """A wire profile: parses records, and writes those that are due for an exchange."""
 
     def parse(self, exchange: Any, frame: bytearray, at: int, end: int) -> int: ...
     def fill(self, exchange: Any, frame: bytearray, at: int, limit: int) -> int: ...
 
 
 class ExchangePort(Protocol):
-    """What the pace of a link asks of its exchange."""
+    """What `Pace` needs of its exchange."""
 
     core: Any
     family: int

@@ -1,4 +1,4 @@
-"""How messages of our own come about: from a buffer, or piece by piece in a part file."""
+"""Publish our own messages, from a buffer or piece by piece through a part file."""
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import (
@@ -13,7 +13,7 @@ from drupelet.base.memory import copy
 from drupelet.engine.graph import ENTERED
 from drupelet.engine.members import FAMILY_BSP
 
-# The key of a part file whose content has no id yet.
+# Key of the part file of a message that is being composed: it has no id yet.
 COMPOSED_KEY = b"composed"
 
 TYPE_CHECKING = False
@@ -30,12 +30,12 @@ class Publisher:
         self, group: int, body: "bytes | bytearray", size: int, timestamp: "bytes | bytearray",
         now_ms: int,
     ) -> int:  # fmt: skip
-        """Put a message of our own into the log; its handle, or a negative code when refused.
+        """Put a message of our own into the log; return its handle or a negative code.
 
-        E_CAPACITY: there is no room, we have published the same bytes before, or the client finds
-        them malformed or a dependency missing. E_STORAGE: the flash failed.
-        body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
-        since the Unix epoch. It is durable after the next barrier, and before any frame with it.
+        `body`: `size` bytes (0 to 32,768) in the client's format. `timestamp`: ms since the Unix
+        epoch, 8 bytes, big-endian. E_CAPACITY: there is no room, the same bytes were published
+        before, or the client finds them malformed or a dependency missing. E_STORAGE: the flash
+        failed. The message is durable after the next barrier, and before it leaves in a frame.
         """
         assert 0 <= size <= BODY_SIZE_MAX
         core = self.core
@@ -53,7 +53,7 @@ class Publisher:
     def publish_begin(
         self, group: int, timestamp: "bytes | bytearray", part: int = PART_PUBLISH
     ) -> int:
-        """Begin a message that is handed in piece by piece; OK or a negative code."""
+        """Begin a message that is handed in piece by piece; return OK or a negative code."""
         core = self.core
         slot = self._slot(group, timestamp)
         store = core.store
@@ -66,14 +66,14 @@ class Publisher:
         return store.spool.part_append(part, core.graph.ids, 0, CONTENT_HEADER_SIZE)
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
-        """Add `size` bytes to the body that was begun; E_CAPACITY when it gets too long."""
+        """Append `size` bytes to the body; E_CAPACITY if it becomes too long."""
         store = self.core.store
         if size > CONTENT_HEADER_SIZE + BODY_SIZE_MAX - store.spool.part_size(PART_PUBLISH):
             return E_CAPACITY
         return store.spool.part_append(PART_PUBLISH, body, at, size)
 
     def publish_end(self, group: int, now_ms: int, part: int = PART_PUBLISH) -> int:
-        """Put the message into the log; its handle, or a negative code."""
+        """Put the message into the log; return its handle or a negative code."""
         core = self.core
         slot = self._slot(group)
         if core.identify_part(part) != slot:

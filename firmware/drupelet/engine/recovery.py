@@ -1,6 +1,6 @@
-"""What a node knew before a reboot: its wake state (docs/SPEC.md 5.1) is taken up once, at boot.
+"""Restore what a node knew before a reboot, from its wake state (docs/SPEC.md 5.1).
 
-Boards let this go when it is done: code is heap.
+Runs once at boot; boards unload the module afterwards, since code takes heap.
 """
 
 from drupelet.base.compat import const
@@ -33,19 +33,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
 
-# How long a peer's row is in form 2: it ends before what bundles were taken whole.
+# Size of a peer's row in form 2, which lacks the handles of whole bundles.
 _PEER_SIZE_2 = const(14)
 
 
 def wake(core: "Core", now_ms: int, generation: int) -> None:
-    """Take up where the store left off: in a new boot, or from the snapshot of a `generation`."""
+    """Restore the tables after a boot, or from the snapshot of a `generation` (-1: a boot)."""
     core.allocate()
     _restore(core)
     core.promote(now_ms)
     if generation < 0:
         core.boot = (core.boot + 1) & 0xFFFF or 1
         core.is_dirty = True
-        # Boots of another store count from 1, too.
+        # `store_gen`, since a new store counts its boots from 1 again.
         generation = core.boot * GENERATIONS_APART + getattr(core.store, "store_gen", 0)
     core.clocks.generation = generation & 0xFFFF
     save(core)
@@ -94,10 +94,10 @@ def _restore_peer(core: "Core", peer: int, saved: bytearray, at: int, row_size: 
 
 
 def _walk(core: "Core") -> None:
-    """Find the newest message, and for each peer the last one before what it may lack.
+    """Set the newest message, and each peer's cursor to the last message before its `low`.
 
-    Cursors hold where that begins. It may be no handle by now, so the log is walked: as far as
-    possible from `consumed` on, which is one.
+    The cursors hold `low` at first. That may no longer be the handle of a record, so the log is
+    walked; from `consumed` on if no `low` is below, since that is one.
     """
     store = core.store
     lows = [outbox.cursor for outbox in core.outboxes]
@@ -132,7 +132,7 @@ def _restore_rows(core: "Core", saved: bytearray, peers: int, row_size: int, siz
 
 
 def _restore_row(core: "Core", peer: int, kind: int, handle: int, group: int) -> None:
-    """Take up what is known of one message and one peer."""
+    """Restore what is known of one message at one peer."""
     if kind == ROW_PASSED_OVER:
         if core.passed_over is not None:
             core.passed_over.firsts[peer] = handle

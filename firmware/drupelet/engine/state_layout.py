@@ -1,8 +1,8 @@
 # host only: for checks that take the whole state of an engine out, and put it back
-"""Where in the engine's tables epochs stand, which rows are used, and what of it is no state.
+"""The layout of the engine's tables: where epochs are, which rows are used, what is scratch.
 
-The exhaustive worlds compare states (docs/DESIGN.md 19). In them epochs count from now, and what
-nothing will read is zero.
+The exhaustive worlds compare states (docs/DESIGN.md 19). There, epochs count from the present one,
+and what nothing will read is zero.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,23 +19,23 @@ from drupelet.engine.pending import _EPOCH as _PENDING_EPOCH
 from drupelet.engine.pending import ROW_SIZE as _PENDING_SIZE
 from drupelet.engine.pending import Pending
 
-# By class, fields without state between two calls, and counters that nothing decides by.
+# By class: fields that hold no state between two calls, and counters that nothing depends on.
 SCRATCH = {
     "Core": "id delivered duplicates malformed unknown refused now_ms",
     "Graph": "ids handle is_ephemeral _depends_on_private _depends_on_gone",
     "Pending": "marks",
-    "Clocks": "epochs",  # whoever shifts them in time keeps them
+    "Clocks": "epochs",  # code that shifts states in time treats them on its own
     "Exchange": "message_handle message_row link_number again is_telemetry needs_barrier",
 }
-# Which of `Pace.answers` are epochs; below 0: none.
+# Which numbers of `Pace.answers` are epochs; a negative one means none.
 ANSWER_EPOCHS = tuple(kind + at for kind in (ACKS, REPLIES) for at in (_NEWEST_EPOCH, _LAST_EPOCH))
 
-# Which rows of a table are used; how many it has; its columns.
+# A table: a predicate for its used rows, the number of rows, the columns.
 Table = tuple[Callable[[int], bool], int, "list[bytearray | list[int]]"]
 
 
 def row_epochs(owner: object) -> "list[tuple[bytearray, int]]":
-    """The tables of an object whose rows have several columns, and where in them epochs stand."""
+    """Return each epoch in the packed rows of an object, as buffer and offset."""
     if isinstance(owner, Outbox):
         return _column(owner.rows, ROW_SIZE, _ROW_EPOCH)
     if isinstance(owner, Pending):
@@ -50,7 +50,7 @@ def _column(rows: bytearray, size: int, at: int) -> "list[tuple[bytearray, int]]
 
 
 def tables(owner: object) -> Iterator[Table]:
-    """The tables of an object: what no row is used of is noise."""
+    """Yield the tables of an object; what unused rows contain is noise."""
     scratch = SCRATCH.get(type(owner).__name__, "").split()
     columns = [
         column
@@ -69,14 +69,14 @@ def tables(owner: object) -> Iterator[Table]:
 
 
 def tidy_pending(pending: Pending, epoch: int) -> None:
-    """When a message was asked for says nothing while its parents were not."""
+    """Set the epochs of parents that were never requested to `epoch`: nothing reads them."""
     for row in range(pending.rows_max):
         if not pending.sends(row):
             put_u16(pending.rows, row * _PENDING_SIZE + _PENDING_EPOCH, epoch)
 
 
 def tidy_exchange(exchange: Exchange, epoch: int) -> None:
-    """Make what nothing will read the same, whatever it was; epochs become `epoch`."""
+    """Normalize what nothing will read; epochs become `epoch`."""
     outbox = exchange.outbox
     for row in range(outbox.rows_max):
         if row >= outbox.count or not outbox.is_open(row):
@@ -95,5 +95,5 @@ def tidy_exchange(exchange: Exchange, epoch: int) -> None:
 
 
 def probed_epochs(pace: Pace) -> int:
-    """Epochs since the last frame of the back-off went to a peer that is away."""
+    """Return the epochs since the last back-off frame to a peer that is away."""
     return (pace.epoch - pace._probe_epoch) & 0xFFFF

@@ -1,15 +1,15 @@
-"""What one node knows of one message at one peer: the state table of a row (BSP v1 section 4.1).
+"""The state byte of an outbox row: what we know of one message at one peer (BSP v1 4.1).
 
-Two flags of the text are the state of a row; the third, that an acknowledgement is owed, is kept
-by `inbox`. What a peer says, and what is sent to it, goes through `step`. Beside that recovery
-sets them, and a message that is sent once holds when it was sent. Whatever a peer sends has an
-answer; a cell that holds NO is a mistake of our own.
+HOLD and REQUEST are two flags of the text; `inbox` keeps the third one, that an acknowledgement is
+owed. What a peer sends, and what is sent to it, changes the flags through `step` only. Two other
+places set them: recovery, and the sending of an ephemeral message, which counts as held. Every
+event from a peer has a result; NO means a mistake in our own code.
 """
 
 from drupelet.base.compat import const
 
 HOLD = const(1)  # the peer is known to hold the message
-REQUEST = const(2)  # the peer asked for it since we last offered or sent it
+REQUEST = const(2)  # the peer requested it since we last offered or sent it
 _FLAGS = const(3)
 NO = const(0xFF)
 
@@ -21,8 +21,8 @@ DO_OFFER = const(4)
 DO_SEND = const(5)
 EVENTS = const(6)
 
-# A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder and
-# offering what was asked for are mistakes of our own.
+# A peer that requests a message that it acknowledged has lost it: HOLD is cleared. To send to a
+# holder, or to offer a requested message, is a mistake of our own.
 # fmt: off
 _TABLE = bytes((
     # ack offer request message do_offer do_send
@@ -34,17 +34,17 @@ _TABLE = bytes((
 # fmt: on
 assert len(_TABLE) == 4 * EVENTS
 
-# Beside the protocol's flags a state byte says where the message stands in our own work.
-WANTED = const(4)  # asked for when the cursor had passed it: until the cursor comes by again
+# Further bits of the state byte, beside the protocol's flags.
+WANTED = const(4)  # requested after the cursor passed it; cleared when the cursor passes again
 EPHEMERAL = const(8)  # sent once to each peer, offered to none
 BUNDLED = const(16)  # written into one of our bundles that is on the stick
 BUNDLING = const(32)  # written into the bundle that is being made
-# `compact-1`: it went as a MESSAGE since it was last offered: who has its number knows its index.
+# `compact-1`: sent as MESSAGE since its last OFFER, so a peer that has its number knows its index.
 INDEXED = const(64)
 TOO_LONG = const(128)  # it fits no frame of the topic
 
 
 def step(state: int, event: int) -> int:
-    """The state byte after `event` (its upper bits kept), or NO."""
+    """Return the state byte after `event`, with its upper bits unchanged, or NO."""
     after = _TABLE[(state & _FLAGS) * EVENTS + event]
     return after if after == NO else (state & ~_FLAGS) | after

@@ -1,7 +1,7 @@
-"""Parents that nobody has any more: a full log dropped them, and who depends on them came late.
+"""Give up parents that no longer exist: full logs dropped them before their children came here.
 
-Who is asked for one answers with an ACK of it, twice in a row (docs/SPEC.md 4.2). Loaded when that
-happens: after a host was replaced, mostly.
+A peer that is asked for such a parent answers with two ACKs in a row (docs/SPEC.md 4.2). Imported
+at the first such answer, mostly after a host was replaced.
 """
 
 from drupelet.base.compat import const
@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
 
-# While another peer may have a parent, it is not given up before so many requests.
+# While another peer may have a parent, it is not given up before this many requests.
 _ASKS_MAX = const(8)
 
 
 def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
-    """A peer (row) says that a message which it offered, or was asked for, is gone."""
+    """A peer (row) says that a message is gone: give it up, unless another may have it."""
     store = core.store
     if store.find(id, at):
         return
@@ -39,7 +39,7 @@ def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
 
 
 def _waiting_sends(core: "Core", id: bytearray, at: int) -> int:
-    """How often a parent was asked for that pending messages wait for; 0: none does."""
+    """Return how often a parent of pending messages was requested; 0: none depends on it."""
     pending = core.pending
     sends = 0
     for row in range(pending.rows_max):
@@ -52,11 +52,11 @@ def _waiting_sends(core: "Core", id: bytearray, at: int) -> int:
 
 
 def _may_come(core: "Core", peer: int, id: bytearray, at: int) -> bool:
-    """True while another peer may have it, which is given some time for it."""
+    """Return True while another peer offers the message or was asked for it."""
     for other in range(len(core.inboxes)):
         inbox = core.inboxes[other]
         for entry in range(inbox.offers_max + 1 if other != peer else 0):
-            waits = OFFERED <= inbox.kind(entry) <= REQUESTED
-            if waits and equal(inbox.entries, entry * ENTRY_SIZE, id, at, ID_PREFIX_SIZE):
+            is_requested = OFFERED <= inbox.kind(entry) <= REQUESTED
+            if is_requested and equal(inbox.entries, entry * ENTRY_SIZE, id, at, ID_PREFIX_SIZE):
                 return True
     return False

@@ -1,7 +1,7 @@
-"""What a node must not forget over a reboot or a deep sleep: its wake state (docs/SPEC.md 5.1).
+"""The wake state: what a node must not forget over a reboot or a deep sleep (docs/SPEC.md 5.1).
 
-`recovery` reads it. What the store may drop follows from it, too: everything in front of what some
-peer may lack, or the client has not taken.
+`recovery` reads it. From the same tables follows what the store may drop: every message that no
+peer may lack and that the client has taken.
 """
 
 from drupelet.base.compat import const
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 STATE_FORM = const(3)
 STATE_HEAD_SIZE = const(8)
-STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
+# A flag in the first byte of `low`: the peer may lack even messages that it sent to us.
+STATE_LOST = const(0x80)
 STATE_PEER_SIZE = const(22)
-# A peer's row, which begins with its number: from which handle on it may lack something, the last
-# bundle of its that was read and of ours that was made, which groups it shares (as a sum), up to
-# which of its handles bundles were taken whole, and up to which of ours answers count for nothing.
+# Offsets in a peer's row, which begins with its number: the handle from which on it may lack
+# messages; the last bundle from it that was read, and the last one made for it; a byte for the
+# groups that it shares (`Members.shares`); the handle of its log up to which its bundles were
+# taken in whole; the number of our bundles up to which its answers no longer count.
 AT_LOW = const(1)
 AT_BUNDLE_IN = const(5)
 AT_BUNDLE_OUT = const(9)
 AT_SHARES = const(13)
 AT_TAKEN = const(14)
 AT_VOID = const(18)
-# What a message row says of its peers, above the handle: for whom it is the first one that was
-# passed over, who is owed acknowledgements from it on, who asked for it, who holds it.
+# What a message row says of its peers, in the upper bits of its handle: the message is the first
+# that was passed over for them; from it on, they are owed acknowledgements; they requested it;
+# they hold it.
 ROW_PASSED_OVER = const(0xC0)
 ROW_OWED = const(0x40)
 ROW_REQUESTED = const(0x80)
@@ -36,8 +39,10 @@ ROW_HELD = const(0)
 
 
 def save(core: "Core") -> int:
-    """Write the wake state if it changed; OK, or a code. It is durable with the next barrier, and
-    before all that is written to the message log after it."""
+    """Write the wake state if it changed; return OK or a code.
+
+    It is durable after the next barrier, and before anything that the message log gets later.
+    """
     if not is_dirty(core):
         return OK
     settle(core)
@@ -51,7 +56,7 @@ def save(core: "Core") -> int:
 
 
 def is_dirty(core: "Core") -> bool:
-    """True when the wake state differs from the one that was saved."""
+    """Return True if the wake state differs from the one that was saved last."""
     dirty = core.is_dirty
     for peer in range(len(core.outboxes)):
         dirty = dirty or core.outboxes[peer].is_dirty or core.inboxes[peer].is_dirty
@@ -59,8 +64,8 @@ def is_dirty(core: "Core") -> bool:
 
 
 def settle(core: "Core") -> None:
-    """Tell the store what may go when its room is needed: what the client has, and each peer that
-    is to get it."""
+    """Tell the store which messages it may drop: those that the client and all peers that share
+    the group have."""
     members = core.members
     _settle_groups(core)
     lowest = core.consumed + 1
@@ -71,13 +76,13 @@ def settle(core: "Core") -> None:
 
 
 def _low(core: "Core", peer: int) -> int:
-    """The handle from which on a peer may lack something."""
+    """Return the handle from which on a peer may lack messages."""
     return core.outboxes[peer].low() if core.members.shares(peer) else core.graph.newest + 1
 
 
 def pack(core: "Core", limit: int) -> int:
-    """Put the wake state into `store.saved`; its size, at most `limit`."""
-    state = core.store.saved  # read at boot only
+    """Write the wake state to `store.saved`; return its size, at most `limit`."""
+    state = core.store.saved  # a buffer that is otherwise used at boot only
     members = core.members
     state[0] = STATE_FORM
     state[1] = members.peers
@@ -90,8 +95,8 @@ def pack(core: "Core", limit: int) -> int:
         low = _low(core, peer)
         state[at] = members.peer_number(peer)
         put_u32(state, at + AT_LOW, low)
-        lost = outbox.lost_until
-        if lost and (lost >= low or 0 < core.store.next_pending(0) <= lost):
+        lost_until = outbox.lost_until
+        if lost_until and (lost_until >= low or 0 < core.store.next_pending(0) <= lost_until):
             state[at + AT_LOW] |= STATE_LOST
         put_u32(state, at + AT_BUNDLE_IN, inbox.bundle_number)
         put_u32(state, at + AT_BUNDLE_OUT, outbox.bundle_number)
@@ -103,7 +108,7 @@ def pack(core: "Core", limit: int) -> int:
 
 
 def _settle_groups(core: "Core") -> None:
-    """Tell the store for each group up to where everybody has it."""
+    """Tell the store for each group the handle up to which everybody has its messages."""
     members = core.members
     settled = core.store.settled
     for row in range(len(settled)):
@@ -129,7 +134,7 @@ def _group_low(core: "Core", group: int, peer: int) -> int:
 
 
 def _keep_passed_over(core: "Core", peer: int) -> int:
-    """Keep the first message that was passed over and that the peer may yet read; 0: none."""
+    """Keep the first passed-over message that the peer may still take; return its handle or 0."""
     if core.passed_over is None:
         return 0
     handle = core.passed_over.needed_from(peer)
@@ -140,8 +145,10 @@ def _keep_passed_over(core: "Core", peer: int) -> int:
 
 
 def _pack_rows(core: "Core", state: bytearray, at: int, limit: int) -> int:
-    """Write message rows, those first that count most; what has no room is left out: it costs
-    bytes, never a message."""
+    """Write message rows, the most important ones first; return the end.
+
+    What has no room is left out, which costs repeated bytes, but no message.
+    """
     for peer in range(core.members.peers if core.passed_over is not None else 0):
         handle = core.passed_over.begin(peer)  # type: ignore[union-attr]
         if 0 < handle <= core.outboxes[peer].cursor:

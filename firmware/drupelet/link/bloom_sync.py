@@ -1,9 +1,10 @@
 # host only: it looks at the whole log
 """Anti-entropy by Bloom filters instead of OFFER and ACK lists (mobile paper, enhancement 3).
 
-Who meets a peer tells it the sum of a part of what it has. If the peer's is another, it answers
-with a filter of that part; each sends what is not in the other's filter. A false positive only
-delays: the next filter has another salt. 'Maybe' is never an acknowledgement; equal sums are.
+At a contact, each end sends a checksum of a subset of its messages. A peer whose checksum differs
+answers with a Bloom filter of that subset; each end then sends the messages that are not in the
+other's filter. A false positive only delays, since the next filter has another salt. "Maybe" never
+acknowledges a message; equal checksums do.
 """
 
 from drupelet.base.errors import E_PEER, OK
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from drupelet.link.ports import NodePort
 
 RANGE, MODULO, PIVOT = range(3)
-# A group of more messages than so many filters hold is told in parts.
+# The modulus of a subset is a u16 on the wire.
 _MODULO_MAX = 0xFFFF
-# One in so many parts is not the newest: what was missed long ago is found, too.
+# Every fourth subset is taken from the whole log, to find old messages that were missed.
 _OLD_EVERY = 4
 
 
 class BloomSync:
-    """One group over one link, whose exchange must be quiet (`is_quiet`): it offers nothing."""
+    """Syncs one group over one link, whose exchange must not offer anything (`is_quiet`)."""
 
     def __init__(
         self, node: "NodePort", group: int, link: "Link", draw: "Callable[[int], int]"
@@ -46,7 +47,7 @@ class BloomSync:
         self._core = node.core
         self._group = node.core.members.group_row(group)
         self._link = link
-        self._draw = draw  # draw(n): random, 0 .. n - 1
+        self._draw = draw  # draw(n): random, 0 to n - 1
         at = self._group * 32
         self._prefix = bytes(node.core.members.group_ids[at : at + 8])
         self._due = False
@@ -54,16 +55,16 @@ class BloomSync:
         self._answer_flags = 0
         self._turn = 0
         self._id = bytearray(32)
-        self._known: "list[tuple[int, bytes]]" = []  # what the log held up to `_known_to`
+        self._known: "list[tuple[int, bytes]]" = []  # messages of the log up to `_known_to`
         self._known_to = 0
         self.told = self.lacking = self.equal = 0
 
     def meet(self) -> None:
-        """The peer is here: tell it what we have."""
+        """Begin a contact: a checksum is due."""
         self._due = True
 
     def poll_into(self, frame: bytearray, size_max: int) -> int:
-        """Write the filter that is due; its size, or 0."""
+        """Write the checksum or filter that is due; return its size, or 0."""
         if self._answer is not None:
             subset, flags = self._answer, self._answer_flags
             self._answer = None
@@ -82,35 +83,36 @@ class BloomSync:
         return self._link.core.durable_size(size, True)  # it says what we hold
 
     def receive(self, frame: bytearray, size: int) -> int:
-        """Take in the peer's filter; OK, or E_PEER."""
-        what = read(frame, size)
-        if what is None or what.group != self._prefix:
+        """Handle the peer's checksum or filter; return OK or E_PEER."""
+        available = read(frame, size)
+        if available is None or available.group != self._prefix:
             return E_PEER
-        ours = [id for timestamp, id in self._messages() if what.subset.has(timestamp, id)]
-        same = len(ours) == what.count and sum_of(ours) == what.sum
-        self.equal += same
+        ours = [id for timestamp, id in self._messages() if available.subset.has(timestamp, id)]
+        is_equal = len(ours) == available.count and sum_of(ours) == available.sum
+        self.equal += is_equal
         for id in ours:
             self._id[:] = id
-            if same:
+            if is_equal:
                 self._link.exchange.on_ack(self._id, 0)
-            elif not what.flags & SUM_ONLY and not what.filter.maybe(id):
+            elif not available.flags & SUM_ONLY and not available.filter.maybe(id):
                 self.lacking += 1
                 self._link.exchange.on_request(self._id, 0)
-        self._answer_to(what, same)
+        self._answer_to(available, is_equal)
         return OK
 
-    def _answer_to(self, what: "Available", same: bool) -> None:
-        """Equal: it is told so. Else our filter, and after that the other's."""
-        if not what.flags & ANSWER:
-            self._answer = what.subset
+    def _answer_to(self, available: "Available", is_equal: bool) -> None:
+        """Decide on the answer: a checksum if all is equal, else our filter, which is the last
+        one if it answers a filter."""
+        if not available.flags & ANSWER:
+            self._answer = available.subset
             self._answer_flags = 0
-            if same:
+            if is_equal:
                 self._answer_flags = ANSWER | SUM_ONLY
-            elif not what.flags & SUM_ONLY:
+            elif not available.flags & SUM_ONLY:
                 self._answer_flags = ANSWER
 
     def _messages(self) -> "list[tuple[int, bytes]]":
-        """Timestamp and id of all that entered the log; what was deleted since was held, too."""
+        """Return timestamp and id of all messages of the group that ever entered the log."""
         if self._link.exchange.sees(self._group) != SHARED:
             return []
         store = self._core.store
@@ -124,10 +126,10 @@ class BloomSync:
         return self._known
 
     def _choose(self, capacity: int) -> Subset:
-        """All, if one filter holds it; else a part: mostly of the newest, sometimes of all.
+        """Return a subset that fits one filter: all, mostly recent, or sometimes old messages.
 
-        A range holds the newest `capacity`; where that many have one timestamp, or time is of no
-        use, a rest by a modulus takes as many of all.
+        A time range has the newest `capacity` messages. If more than that have one timestamp, or
+        if old messages are due, a remainder modulo some number selects among them.
         """
         messages = sorted(self._messages())
         if len(messages) <= capacity:
@@ -136,7 +138,7 @@ class BloomSync:
         modulo = min(-(-len(messages) // capacity), _MODULO_MAX)
         if self._turn % _OLD_EVERY == 0:
             return Subset(0, TIME_END, modulo, self._draw(modulo))
-        # Recent-biased: the pivot is the newest of two draws.
+        # Prefer recent messages: the pivot is the newer one of two draws.
         pivot = max(self._draw(len(messages)), self._draw(len(messages)))
         last = max(pivot, capacity - 1)
         start, end = messages[last + 1 - capacity][0], messages[last][0] + 1

@@ -1,7 +1,7 @@
 """What a link or a radio may send per epoch: bytes, and milliseconds on the air.
 
-A payload is a train of frames inside the budget (docs/SPEC.md 10.1). What is left over at the end
-of an epoch is gone. Airtime is Semtech's formula for LoRa in integers, rounded up.
+A payload is a train of frames inside the budget (docs/SPEC.md 10.1). What an epoch leaves over is
+lost. Airtime follows Semtech's formula for LoRa, in integers, rounded up.
 """
 
 from drupelet.base.compat import const
@@ -9,15 +9,15 @@ from drupelet.base.errors import CapacityError
 from drupelet.base.limits import FRAME_SIZE_MAX, LORA_FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.base.time_ms import elapsed_ms
 
-# More than this between two calls is a clock that went back, not one that went on.
+# A longer time between two calls means that the clock was set back.
 _BACK_MS = const(1 << 29)
 
 
 class LoRaAir:
-    """Airtime of one LoRa setting; SX1276 data sheet 4.1.1.7, explicit header and CRC."""
+    """The airtime of one LoRa setting: SX1276 data sheet 4.1.1.7, explicit header, CRC on."""
 
     def __init__(self, spreading: int, bandwidth_hz: int, coding: int, preamble: int) -> None:
-        """`spreading` 7..12, `coding` 5..8 for 4/5..4/8, `preamble` in symbols (often 8).
+        """`spreading`: 7 to 12; `coding`: 5 to 8, for 4/5 to 4/8; `preamble`: symbols, often 8.
 
         Raises CapacityError for a setting that no radio has.
         """
@@ -27,41 +27,41 @@ class LoRaAir:
             raise CapacityError("no LoRa setting: bandwidth 7,800..500,000 Hz")
         self.frame_size_max = LORA_FRAME_SIZE_MAX
         self._symbol_us = ((1_000_000 << spreading) + bandwidth_hz - 1) // bandwidth_hz
-        # Symbols of 16 ms and more need the low data rate optimisation: 2 bits less in each.
+        # From 16 ms per symbol on, low data rate optimisation is needed: 2 bits less per symbol.
         slow = 2 if self._symbol_us >= 16_000 else 0
-        self._bits = 4 * (spreading - slow)  # payload bits in one block of symbols
+        self._bits = 4 * (spreading - slow)  # payload bits per block of symbols
         self._coding = coding
         self._spare = 28 + 16 - 4 * spreading  # header 28, CRC 16
-        self._quarters = 4 * (preamble + 8) + 17  # quarter symbols that every frame has
+        self._quarters = 4 * (preamble + 8) + 17  # quarter symbols in every frame
 
     def airtime_ms(self, size: int) -> int:
-        """Milliseconds on the air of a frame of `size` bytes (0..255), rounded up."""
+        """Return the ms on the air of a frame of `size` bytes (0 to 255), rounded up."""
         bits = 8 * size + self._spare
         quarters = self._quarters
         if bits > 0:
             quarters += 4 * self._coding * ((bits + self._bits - 1) // self._bits)
-        # In halves: the longest frame of the slowest setting would leave the small ints.
+        # In two parts: the longest frame of the slowest setting would not be a small int.
         symbol_us = self._symbol_us
         whole_ms = quarters * (symbol_us // 4000)
         return whole_ms + (quarters * (symbol_us % 4000) + 3999) // 4000
 
 
 class NoAir:
-    """Stands where airtime costs nothing: a cable, a network, a stick."""
+    """A carrier whose airtime costs nothing: a cable, a network, a stick."""
 
     def __init__(self) -> None:
         self.frame_size_max = FRAME_SIZE_MAX
 
     def airtime_ms(self, size: int) -> int:  # noqa: ARG002 - the shape of a radio's
-        """No airtime."""
+        """Return 0."""
         return 0
 
 
 def duty_airtime_ms(epoch_ms: int, per_mille: int, observed_ms: int) -> int:
-    """Airtime per epoch that keeps a legal duty cycle in *every* stretch of `observed_ms`.
+    """Return the airtime per epoch that keeps a legal duty cycle in every span of `observed_ms`.
 
-    A stretch touches one epoch more than fit into it, so the share of that one is left out:
-    1 per cent of an hour (10, 3,600,000) in epochs of 15 minutes is 36,000 ms / 5 = 7,200 ms.
+    A span overlaps one epoch more than fit into it. Example: 1 % of an hour (10, 3,600,000), in
+    epochs of 15 minutes, gives 36,000 ms / 5 = 7,200 ms.
     """
     assert epoch_ms > 0 and 0 < per_mille <= 1000 and observed_ms > 0
     touched = (observed_ms + epoch_ms - 1) // epoch_ms + 1
@@ -69,18 +69,18 @@ def duty_airtime_ms(epoch_ms: int, per_mille: int, observed_ms: int) -> int:
 
 
 class Budget:
-    """Bytes and airtime of one epoch. Links that share a radio share its budget.
+    """The bytes and the airtime of one epoch. Links that use the same radio share its budget.
 
-    0 as a bound means that it is not bounded. Epochs are the budget's own: `begin_epoch` may be
-    called at any time by any link, and refills it no more often than once per `epoch_ms`.
+    A maximum of 0 means no limit. The budget counts epochs of its own: any link may call
+    `begin_epoch` at any time, which refills the budget at most once per `epoch_ms`.
     """
 
     def __init__(
         self, epoch_ms: int, bytes_max: int, airtime_ms_max: int, air: "LoRaAir | NoAir",
         overhead: int, frame_size_max: int,
     ) -> None:  # fmt: skip
-        """`overhead`: bytes that the carrier adds to each frame. `frame_size_max`: the longest
-        frame of the carrier. Raises CapacityError when such a frame fits no epoch."""
+        """`overhead`: bytes that the carrier adds to each frame. `frame_size_max`: the carrier's
+        longest frame. Raises CapacityError if an epoch has no room for such a frame."""
         assert 0 < epoch_ms <= WAIT_MS_MAX and bytes_max >= 0 and airtime_ms_max >= 0
         size = frame_size_max + overhead
         if size > air.frame_size_max:
@@ -96,19 +96,19 @@ class Budget:
         self.airtime_ms_max = airtime_ms_max
         self.bytes_left = bytes_max
         self.airtime_ms_left = airtime_ms_max
-        self.refused = 0  # times that a frame had to wait for another epoch
+        self.refused = 0  # frames that had to wait for another epoch
         self._air = air
         self._overhead = overhead
         self._began_ms = 0
         self._running = False
 
     def begin_epoch(self, now_ms: int) -> bool:
-        """Refill, if an epoch has passed since the last time; True when it was refilled."""
+        """Refill the budget if an epoch has passed since the last refill; return True if so."""
         if self._running:
             passed_ms = elapsed_ms(now_ms, self._began_ms)
             if passed_ms < self.epoch_ms:
                 return False
-            if passed_ms >= _BACK_MS:  # a clock that goes back buys nothing
+            if passed_ms >= _BACK_MS:  # setting a clock back refills nothing
                 self._began_ms = now_ms
                 return False
         self._running = True
@@ -118,7 +118,7 @@ class Budget:
         return True
 
     def wait_ms(self, now_ms: int) -> int:
-        """Milliseconds until `begin_epoch` refills; 0: at once."""
+        """Return the ms until `begin_epoch` refills the budget; 0: at once."""
         if not self._running:
             return 0
         passed_ms = elapsed_ms(now_ms, self._began_ms)
@@ -127,19 +127,19 @@ class Budget:
         return self.epoch_ms - passed_ms if passed_ms < self.epoch_ms else 0
 
     def wait_for(self, now_ms: int, size: int) -> int:
-        """Milliseconds until a frame of `size` bytes may leave; 0: at once."""
+        """Return the ms until a frame of `size` bytes may leave; 0: at once."""
         wait_ms = self.wait_ms(now_ms)
         return wait_ms if wait_ms and not self.may(size) else 0
 
     def room(self, size_max: int) -> int:
-        """The longest frame, at most `size_max`, that may still leave; 0: none.
+        """Return the longest frame, up to `size_max`, that may still leave; 0: none.
 
-        So the last frame of a train takes what is left instead of leaving it.
+        So the last frame of a train uses up what is left.
         """
         if self.may(size_max):
             return size_max
         fits = 0
-        while fits < size_max - 1:  # `fits` may leave or is 0; `size_max` may not
+        while fits < size_max - 1:  # invariant: `fits` may leave or is 0, `size_max` may not
             half = (fits + size_max) // 2
             if self.may(half):
                 fits = half
@@ -148,18 +148,14 @@ class Budget:
         return fits
 
     def may(self, size: int) -> bool:
-        """True when a frame of `size` bytes may still leave in this epoch.
-
-        A link asks for its longest frame before it fills one, and spends what it has become: what
-        it would cut to fit the rest of a budget would travel as segments.
-        """
+        """Return True if a frame of `size` bytes may still leave in this epoch."""
         size += self._overhead
         if size > self._air.frame_size_max or (self.bytes_max and size > self.bytes_left):
             return False
         return not self.airtime_ms_max or self._air.airtime_ms(size) <= self.airtime_ms_left
 
     def spend(self, size: int) -> None:
-        """A frame of `size` bytes leaves; `may` must have said so."""
+        """Take a frame of `size` bytes, which `may` has allowed, from the budget."""
         assert self.may(size)
         size += self._overhead
         if self.bytes_max:

@@ -1,7 +1,7 @@
 """A link: one peer over one carrier, with its profile, its epochs and its byte accounts.
 
 A frame starts with its kind (docs/SPEC.md 2): 0x40 + profile number for records, 0x50 and 0x51 for
-pieces of long bodies. Live links send one payload, a train of frames, per epoch. A stick has no
+pieces of long bodies. A live link sends one payload, a train of frames, per epoch. A stick has no
 epochs: see `stick_visit`.
 """
 
@@ -39,7 +39,7 @@ CARRIER_UDP = const(3)
 
 _KIND_RECORDS = const(0x40)
 _KIND_WAKE = const(0x52)
-# Offsets in a carrier's half of the counters (docs/SPEC.md 6).
+# Offsets in the counters of one carrier (docs/SPEC.md 6); _IN is the half of received ones.
 _IN = const(16)
 _FRAMES = const(0)
 _CARRIER_BYTES = const(1)
@@ -48,22 +48,22 @@ _LINK_BYTES = const(7)
 _SEGMENTS = const(12)
 _DROPPED = const(14)
 _TELEMETRY_BYTES = const(15)
-# So many epochs of the peer's clock make at most one of a link: 64 times that, the longest
-# back-off, stays below half of what an epoch number tells apart.
+# The most epochs of the peer's clock in one epoch of a link: 64 times that, the longest back-off,
+# stays below 2^15, half the range of epoch numbers.
 _EVERY_MAX = const(511)
-# `due_epoch` where it is no epoch.
+# Value of `due_epoch` if nothing will be due.
 _DUE_NEVER = const(-1)
 
 
 class Link:
-    """See docs/DESIGN.md 3; made by `Node.link`."""
+    """One peer over one carrier, made by `Node.link`; see docs/DESIGN.md 3."""
 
     closed = False
-    own_epoch_ms = 0  # where it is not the clock's
-    own_codec: "CodecPort | None" = None  # where links do not share it
-    budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
+    own_epoch_ms = 0  # if it differs from the clock's
+    own_codec: "CodecPort | None" = None  # if links do not share the profile's codec
+    budget: "Budget | None" = None  # bytes and airtime per epoch; links of one radio share it
     plan: "WakePlanPort | None" = None  # when this device and its peers are awake
-    visits = False  # a stick: everything at once, no epochs
+    visits = False  # a stick: no epochs, everything at once
 
     def __init__(
         self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
@@ -72,11 +72,11 @@ class Link:
         self.profile = profile
         self.exchange = make_exchange(core, peer, carrier, family_of(profile))
         self.pace = self.exchange.pace
-        # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
-        # visit has 1 while it writes.
+        # How many more frames this payload may have; FRAMES_PER_EPOCH_MAX before the first one.
+        # On a stick: 0 between visits, 1 after the first frame of a visit.
         self._frames_left = 0 if self.visits else FRAMES_PER_EPOCH_MAX
-        self.due_epoch = _DUE_NEVER  # when something is due again, unless there is attention
-        self.seen_changes = -1  # of the peer's outbox
+        self.due_epoch = _DUE_NEVER  # the epoch in which something is due again
+        self.seen_changes = -1  # `changes` of the peer's outbox when it was looked at last
         codec = make_codec(core, profile, peer)
         if profile not in core.codecs:
             self.own_codec = codec
@@ -89,7 +89,7 @@ class Link:
 
     @property
     def codec(self) -> "CodecPort":
-        """What speaks the profile: its own, or what all links of the profile share."""
+        """The codec of the profile: the link's own, or one that all links of the profile share."""
         return self.own_codec or self.core.codecs[self.profile]
 
     @property
@@ -99,12 +99,12 @@ class Link:
 
     @property
     def peer(self) -> int:
-        """The row of the other end."""
+        """The row of the peer."""
         return self.exchange.peer
 
     @property
     def epoch_ms(self) -> int:
-        """Of a live link; 0 on a stick."""
+        """The length of a live link's epoch in ms; 0 on a stick."""
         return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epoch_ms(self.peer)
 
     @property
@@ -113,16 +113,16 @@ class Link:
         return self.core.clocks.epochs[self.peer]
 
     def take_attention(self) -> bool:
-        """Whether something may be due; from now on it is another's to see to that."""
+        """Return `attention` and clear it: the caller takes care of what is due."""
         is_due = self.exchange.attention
         self.exchange.attention = False
         self.due_epoch = _DUE_NEVER
         return is_due
 
     def count_anew(self) -> None:
-        """An epoch of the peer's clock begins, which may have another length than before."""
+        """Begin an epoch of the peer's clock, whose length may have changed."""
         self._began = self.epoch
-        self.exchange.attention = True  # when something is due was counted by the clock before
+        self.exchange.attention = True  # `due_epoch` was counted by the clock before
         if not self.visits:
             epoch_ms = self.core.clocks.epoch_ms(self.peer)
             every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
@@ -131,9 +131,10 @@ class Link:
                 self.pace.every = every
 
     def set_mode(self, mode: int) -> None:
-        """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
+        """Set the mode: INTERACTIVE offers before sending, BATCH does not, AUTO decides by
+        measurements. Valid from the next frame on.
 
-        From the next frame on. A stick is always BATCH: on it nobody answers an offer.
+        A stick is always in BATCH mode, since nobody answers an offer there.
         """
         exchange = self.exchange
         if exchange.policy is not None:
@@ -154,28 +155,31 @@ class Link:
             self.exchange.rewind()
 
     def close(self) -> None:
-        """The peer was removed: nothing comes in any more, nothing is due."""
+        """Close the link to a peer that was removed: it neither receives nor sends any more."""
         if self.profile == PROFILE_COMPACT_1 and not self.closed:
             self.codec.end(self.exchange)  # type: ignore[attr-defined]
         self.closed = True
 
     def greet(self) -> None:
-        """A contact begins: its carrier came up. The back-off begins anew, and a profile that has
-        a greeting says it."""
+        """Begin a contact, as the carrier came up: reset the back-off, and greet if the profile
+        has a greeting."""
         self.pace.probes = 0
         self.exchange.attention = True
         if self.profile == PROFILE_COMPACT_1:
             self.codec.greet(self.exchange)  # type: ignore[attr-defined]
 
     def resume(self) -> None:
-        """After a deep sleep: the payload of the epoch that its clock shows has gone."""
+        """After a deep sleep: the payload of the present epoch has been sent already."""
         self._frames_left = 0
 
     # --- in ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Take in one frame; OK, also when a message in it was refused. E_PEER (counted): it was
-        malformed, and what could be used was. Other codes: a piece of a message was not stored."""
+        """Handle one frame; OK, also if a message in it was refused.
+
+        E_PEER (counted): it was malformed; records before the fault were handled. Other codes: a
+        piece of a long body could not be stored.
+        """
         if self.closed:
             return E_PEER
         exchange = self.exchange
@@ -211,19 +215,19 @@ class Link:
         return code
 
     def received(self, wire_size: int) -> None:
-        """Account for what the carrier's framing made of the frame that came in."""
+        """Count a received frame's bytes on the carrier, with framing."""
         self.exchange.count(_IN + _CARRIER_BYTES, wire_size)
 
     def sent(self, wire_size: int) -> None:
-        """Account for what the carrier's framing made of the frame that went out."""
+        """Count a sent frame's bytes on the carrier, with framing."""
         self.exchange.count(_CARRIER_BYTES, wire_size)
 
     def damaged(self, count: int) -> None:
-        """Account for frames that the carrier found damaged."""
+        """Count frames that the carrier found damaged."""
         self.core.box.count(COUNT_DAMAGED, count)
 
     def hear(self, now_ms: int) -> None:
-        """The peer has said something: back-off is at its base again."""
+        """Record that the peer was heard: the back-off returns to its base."""
         if not self.visits:
             self._tick(now_ms)
         self.pace.note_heard()
@@ -233,11 +237,11 @@ class Link:
     # --- out ---
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame due; its size, or 0 when there is nothing to send now.
+        """Write the next frame that is due; return its size, or 0 if nothing is due now.
 
-        `frame` is as long as the carrier's frames may be: a longer message goes in pieces. A frame
-        with an ACK, an OFFER, a MESSAGE or a SEGMENT is returned only after the store's barrier.
-        If that fails, the frame is dropped and counts as lost: what it had goes again.
+        `len(frame)` is the carrier's frame size; a longer message goes out in pieces. A frame with
+        an ACK, an OFFER, a MESSAGE or a SEGMENT is returned only after the store's barrier. If
+        that fails, the frame is dropped as if it had been lost: its records are sent again later.
         """
         if self.closed:
             return 0
@@ -249,7 +253,7 @@ class Link:
                 if size:
                     return self._count_wake(size)
                 if not self.plan.there(self.peer, now_ms):
-                    return 0  # asleep, or not met: it would not hear it
+                    return 0  # the peer is asleep, or not met yet, and would not hear it
         if not self._wake_if_due() or not self._frames_left or self._turn_ms(now_ms):
             return 0
         limit = len(frame)
@@ -273,21 +277,21 @@ class Link:
             self._frames_left = 1
         else:
             self._frames_left -= 1
-            shared = self.core.clocks.shared
-            if shared is not None:
-                shared.paid(self.peer, self)
+            arbiter = self.core.clocks.arbiter
+            if arbiter is not None:
+                arbiter.note_payload(self.peer, self)
         self.exchange.count(_FRAMES, 1)
         return size
 
     def turn(self, now_ms: int) -> None:
-        """Let time pass, and see what is new to the peer.
+        """Advance the clock, and notice what is new for the peer.
 
-        The owner calls it at least once in six days on a live link that it does not poll, as while
-        the carrier is down: else the numbers of epochs wrap.
+        On a live link that is not polled, as while its carrier is down, the owner calls this at
+        least once in six days: otherwise epoch numbers wrap.
         """
         self._tick(now_ms)
-        # Not within a payload: what went because it was asked for may give up its row, and would
-        # come back and go again.
+        # Not within a payload: a message that was sent on request may lose its row, and would get
+        # a row and be sent again.
         if not 0 < self._frames_left < FRAMES_PER_EPOCH_MAX:
             self.core.refill(self.peer)
         if self.has_changes():
@@ -296,7 +300,7 @@ class Link:
             self.exchange.rewind()
 
     def has_changes(self) -> bool:
-        """True when rows are new, or have moved, since this link looked."""
+        """Return True if rows of the outbox are new, or were moved, since this link looked."""
         return self.seen_changes != self.exchange.outbox.changes
 
     def _wake_if_due(self) -> bool:
@@ -306,7 +310,7 @@ class Link:
         return self.exchange.attention
 
     def _rest(self) -> None:
-        """Nothing more goes in this payload: note when something will be due."""
+        """End the payload, and set when something will be due."""
         exchange = self.exchange
         if self._frames_left < FRAMES_PER_EPOCH_MAX:
             self._frames_left = 0
@@ -320,11 +324,11 @@ class Link:
         exchange.rewind()
 
     def _turn_ms(self, now_ms: int) -> int:
-        """Not 0 while this epoch's one payload for the peer may be for another of its links."""
-        shared = self.core.clocks.shared
-        if shared is None or self.visits:
+        """Return 0 if this link may send this epoch's payload, which links to one peer share."""
+        arbiter = self.core.clocks.arbiter
+        if arbiter is None or self.visits:
             return 0
-        return shared.turn_ms(self.peer, self, now_ms)
+        return arbiter.turn_ms(self.peer, self, now_ms)
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget
@@ -342,7 +346,7 @@ class Link:
         passed = epochs_since(epoch, self._began)
         every = self.pace.every
         if passed >= every:
-            self._wake_if_due()  # now: in a later epoch its number may look like one ahead
+            self._wake_if_due()  # later, `due_epoch` may look like an epoch ahead
             self._began = (epoch - passed % every) & 0xFFFF
             self._frames_left = FRAMES_PER_EPOCH_MAX
             self.pace.begin_epoch(epoch)
@@ -353,8 +357,11 @@ class Link:
             self.core.promote(now_ms)
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
-        """Write one frame: a SEGMENT STATE, which needs no barrier, for after a power cut we tell
-        less and the sender goes back; else records; else a SEGMENT."""
+        """Write one frame: a SEGMENT STATE, else records, else a SEGMENT; return its size.
+
+        A STATE needs no barrier: if a power cut takes what it says, we say less, and the sender
+        goes back.
+        """
         exchange = self.exchange
         exchange.needs_barrier = False
         size = (
@@ -365,8 +372,9 @@ class Link:
         if size:
             exchange.count(_LINK_BYTES, size)
             return size
-        frame[0] = _KIND_RECORDS | self.profile  # a codec that falls back writes another
-        # Records first: a long message would keep acknowledgements back for epochs.
+        # A codec that falls back to another profile overwrites it.
+        frame[0] = _KIND_RECORDS | self.profile
+        # Records first: a long body would hold acknowledgements back for epochs.
         end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and exchange.long_handle:
             size = self.core.long.segment_into(exchange, frame, limit)
@@ -385,11 +393,11 @@ class Link:
         return self._leave(end)
 
     def _leave(self, size: int) -> int:
-        """See Core.durable_size; a stick ends its bundle here where that fails."""
+        """Return the frame's size once it may leave, as `Core.durable_size`."""
         return self.core.durable_size(size, self.exchange.needs_barrier)
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        """Return the ms until `poll_into` may have a frame, unless a frame comes in before."""
         if self.visits or self.closed:
             return WAIT_MS_MAX
         plan = self.plan
@@ -418,5 +426,5 @@ class Link:
                 return WAIT_MS_MAX
             left = epochs_since(self.due_epoch, epoch)
             if left >= 0x8000:
-                left = 0  # it is past
+                left = 0  # it has passed
         return clocks.until_ms(self.peer, now_ms, left)

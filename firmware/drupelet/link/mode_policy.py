@@ -1,9 +1,10 @@
-"""Which mode a link should be in, by what it measured (docs/SPEC.md 10.4).
+"""Choose the mode of a link by measurements (docs/SPEC.md 10.4).
 
-Batch sends the message at once: `m` bytes whenever it goes out. Interactive offers it first: three
-ids and one more round trip, but the message only to who lacks it, and once per request. From loss
-and from the share of messages that the peer has already follow the expected bytes of either; the
-cheaper one is chosen, with a margin. Everything here is small ints; shares are of 256.
+Batch mode sends a message at once, with its full size `m`. Interactive mode offers it first: three
+ids and one more round trip, but the message is sent only on request, to a peer that lacks it. The
+policy estimates the expected bytes of both from the loss, and from the share of messages that the
+peer has already. It chooses the cheaper mode, with a margin. All numbers are small ints; shares
+are in 1/256.
 """
 
 from drupelet.base.compat import const
@@ -18,25 +19,25 @@ BATCH = const(0)
 INTERACTIVE = const(1)
 AUTO = const(2)
 
-# A line that lets less than a quarter of the frames through is taken for one that lets a quarter
-# through: the cost of either mode is loss alone there, and m / s^2 stays a small int.
+# A line that loses more than three quarters of the frames is treated as if it lost three quarters:
+# loss dominates the cost of either mode, and m / s^2 stays a small int.
 _PASS_MIN = const(64)
-# Round trips are kept in sixteenths of an epoch.
+# Round trips are in 1/16 epoch.
 _TRIP_SCALE = const(16)
 
 
 class Policy:
-    """One link's measurements. Feed it every event below; ask `begin_epoch` once per epoch."""
+    """The measurements of one link. Report every event, and call `begin_epoch` once per epoch."""
 
     def __init__(self, mode: int, id_size: int, epoch_price: int) -> None:
-        """`mode` to begin with. `id_size`: bytes that one id costs in a record of the profile.
-        `epoch_price`: bytes that the owner would pay to have a message an epoch earlier; 0: none.
+        """`mode`: the first one. `id_size`: bytes of one id in a record of the profile.
+        `epoch_price`: bytes that it is worth to deliver a message one epoch earlier; 0: nothing.
         """
         assert mode in (BATCH, INTERACTIVE) and 0 < id_size <= 64 and 0 <= epoch_price <= 4096
         self.mode = mode
         self.changes = 0
-        self.size = 0  # of a message record, mean; 0: not known
-        self.trip = 2 * _TRIP_SCALE  # from a send to its answer, mean, sixteenths of an epoch
+        self.size = 0  # mean size of a message record; 0: unknown
+        self.trip = 2 * _TRIP_SCALE  # mean time from a send to its answer, in 1/16 epoch
         self._id_size = id_size
         self._price = epoch_price
         self._sends = 0
@@ -45,16 +46,16 @@ class Policy:
         self._requests = 0
         self._incoming = 0
         self._held = 0
-        self._epochs = 0  # in this mode
-        self._stay = POLICY_STAY_EPOCHS
+        self._epochs = 0  # epochs in the present mode
+        self._stay = POLICY_STAY_EPOCHS  # epochs to stay in it at least
 
     # --- events ---
 
     def on_sent(self, size: int, again: bool) -> None:
-        """A MESSAGE of `size` bytes (the whole record) went out.
+        """Report a MESSAGE that was sent; `size`: bytes of the whole record.
 
-        `again`: it, or its offer, went out before and the peer was heard since: so something was
-        lost. A repetition to a silent peer says nothing of the line, and is not fed at all.
+        `again`: it or its offer had been sent before, and the peer was heard since, so something
+        was lost. Do not report a repetition to a silent peer: it says nothing about the line.
         """
         if not self.size:
             self.size = size
@@ -65,12 +66,14 @@ class Policy:
         self._count_send(again)
 
     def on_offered(self, again: bool) -> None:
-        """An OFFER went out; `again` as above."""
+        """Report an OFFER that was sent; `again` as in `on_sent`."""
         self._count_send(again)
 
     def on_acked(self, epochs: int) -> None:
-        """The peer acknowledged a message that it was not known to hold, and that was offered or
-        sent. `epochs`: since that, if it was only once; -1 when it was more often."""
+        """Report the first ACK of a message that was offered or sent.
+
+        `epochs`: since it was sent, if it was sent once; -1 otherwise.
+        """
         self._acks += 1
         if epochs >= 0:
             if epochs > 64:
@@ -81,12 +84,12 @@ class Policy:
             self._requests >>= 1
 
     def on_requested(self) -> None:
-        """The peer asked for a message that it was offered."""
+        """Report that the peer requested a message that it was offered."""
         if self._requests < POLICY_EVENTS_MAX:
             self._requests += 1
 
     def on_incoming(self, held: bool) -> None:
-        """A MESSAGE or an OFFER came in; `held`: we had that message already."""
+        """Report a received MESSAGE or OFFER; `held`: we had that message already."""
         self._incoming += 1
         self._held += held
         if self._incoming >= POLICY_EVENTS_MAX:
@@ -100,12 +103,12 @@ class Policy:
             self._sends >>= 1
             self._again >>= 1
 
-    # --- what they say ---
+    # --- estimates ---
 
     def pass_share(self) -> int:
-        """The share of frames that get through, one way, of 256: 64 .. 256.
+        """Return the share of frames that get through in one direction, in 1/256: 64 to 256.
 
-        A send is repeated unless it and its answer got through: the share squared.
+        A send is repeated unless both it and its answer get through, so that is the square root.
         """
         if self._sends < POLICY_EVENTS_MIN:
             return 256
@@ -119,12 +122,12 @@ class Policy:
         return root if root > _PASS_MIN else _PASS_MIN
 
     def held_share(self) -> int:
-        """The share of our messages that the peer has already, of 256; -1: not known.
+        """Return the share of our messages that the peer has already, in 1/256; -1: unknown.
 
-        Interactive: those acknowledged without a request. A message that is lost is asked for
-        again, so requests are counted by the share that gets through. Batch: there is no answer
-        that tells; but whoever sends us what we have, has what we would send. Of what comes in
-        again because our ACK was lost, the lost share is taken off.
+        Interactive: those that it acknowledged without a request. A lost message is requested
+        again, so requests are scaled by the share of frames that get through. Batch: no answer
+        tells, but a peer that sends us messages that we have, has those that we would send. Copies
+        that came because our ACK was lost are subtracted.
         """
         passes = self.pass_share()
         if self.mode == INTERACTIVE:
@@ -138,15 +141,15 @@ class Policy:
         return held if held > 0 else 0
 
     def batch_cost(self, passes: int) -> int:
-        """Expected bytes of a message in batch: m / s^2 + i / s."""
+        """Return the expected bytes per message in batch mode: m / s^2 + i / s."""
         return _over(_over(self.size, passes), passes) + _over(self._id_size, passes)
 
     def interactive_cost(self, passes: int, held: int) -> int:
-        """Expected bytes of a message in interactive, and the price of the round trip more.
+        """Return the expected bytes per message in interactive mode, with the price of its delay.
 
         Held by the peer:  offers i / s^2, ACKs i / s.
-        Not held:          offers i / s^3, requests i / s^2, messages m / s, then the ACK i, and
-                           if that is lost (1 - s) it is as with one that is held.
+        Not held:          offers i / s^3, requests i / s^2, messages m / s, one ACK i; if that is
+                           lost (1 - s), the same as for a held message.
         """
         one = _over(self._id_size, passes)
         two = _over(one, passes)
@@ -156,7 +159,7 @@ class Policy:
         return (held * known + (256 - held) * new >> 8) + self._price * self.trip // _TRIP_SCALE
 
     def begin_epoch(self) -> int:
-        """The mode for the epoch that begins: BATCH or INTERACTIVE."""
+        """Return the mode of the epoch that begins: BATCH or INTERACTIVE."""
         if self._epochs < 0x7FFF:
             self._epochs += 1
         if self._epochs < self._stay or not self.size:
@@ -177,7 +180,7 @@ class Policy:
         return self.mode
 
     def _change(self, mode: int) -> None:
-        """Go over, stay longer than the last time, and measure anew what the mode tells."""
+        """Change the mode, stay in it longer than last time, and measure anew."""
         self.mode = mode
         self.changes += 1
         self._epochs = 0
@@ -188,5 +191,5 @@ class Policy:
 
 
 def _over(size: int, passes: int) -> int:
-    """`size` divided by a share of 256."""
+    """Return `size` divided by a share in 1/256."""
     return (size << 8) // passes

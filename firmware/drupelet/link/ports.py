@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""What links are handed, and what they are part of."""
+"""Ports of links: a wake plan, and the node that owns them."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class WakePlanPort(Protocol):
-    """When this device and its peers are awake; `duty.wake_plan`."""
+    """Knows when this device and its peers are awake; `duty.wake_plan`."""
 
     def on_wake(self, peer: int, frame: bytearray, size: int, now_ms: int) -> int: ...
     def wake_into(self, frame: bytearray, peer: int, now_ms: int) -> int: ...
@@ -19,7 +19,7 @@ class WakePlanPort(Protocol):
 
 
 class NodePort(Protocol):
-    """The owner of a topic; links and topics have the same shape in its list."""
+    """The node of a topic; a topic is in its list of links, as it has the same methods."""
 
     core: "Core"
     links: list[Any]

@@ -1,14 +1,14 @@
-"""Stick visits: what the peer is not known to hold goes into a bundle, as far as there is room.
+"""Stick visits: write what the peer may lack into a bundle, as far as there is room.
 
-A visit writes through the same frames as a live link; what it wrote counts as sent, and what it
-acknowledged as acknowledged, only once the bundle is on the stick, whole and durable. A bundle
-that was taken whole is acknowledged as a whole (docs/SPEC.md 7.3):
+A visit writes the same frames as a live link. What it wrote counts as sent, or as acknowledged,
+only once the bundle is on the stick, complete and durable. A bundle that was taken in
+completely is acknowledged as a whole (docs/SPEC.md 7.3):
 
-    TAKEN  0x57 | number u32 | handle u32   our first frame: your bundles up to `number` are here
-    MARK   0x58 | before u32 | handle u32   the last one: this is the log up to `handle`, with
-                                            bundle `before`, if that is not 0
+    TAKEN  0x57 | number u32 | handle u32   our first frame: we have your bundles up to `number`
+    MARK   0x58 | before u32 | handle u32   the last frame: with bundle `before`, unless that is 0,
+                                            this is the writer's log up to `handle`
 
-The handle in a TAKEN is that of the peer's MARK: its own, which only the peer understands.
+The handle in a TAKEN is copied from the peer's MARK: only the peer can interpret it.
 """
 
 from drupelet.base.compat import const
@@ -30,7 +30,7 @@ KIND_TAKEN = const(0x57)
 KIND_MARK = const(0x58)
 _FRAME_SIZE = const(9)
 _KIND_PACKED = const(0x46)
-# Offsets in a carrier's counters (docs/SPEC.md 6): what came in, and the link's own bytes.
+# Offsets in the counters of one carrier (docs/SPEC.md 6).
 _IN = const(16)
 _LINK_BYTES = const(7)
 # More room than any stick has.
@@ -38,29 +38,29 @@ ROOM_MAX = NOW_MODULUS_MS - 1
 
 
 class StickExchange(Exchange):
-    """What goes into a bundle: first what has a row, then the log behind the rows."""
+    """Selects what goes into a bundle: messages with a row, then the log after the cursor."""
 
     visits = True
-    logged = 0  # how far the log behind the rows is written
-    room = ROOM_MAX  # bytes that messages may still take on the stick
+    logged = 0  # the handle up to which the log after the rows has been written
+    room = ROOM_MAX  # message bytes that the stick still has room for
 
     def begin(self, logged: int) -> None:
-        """Begin a bundle that goes on from a handle of the log."""
+        """Begin a bundle that continues after a handle of the log."""
         self.logged = logged
         self.attention = True
         self.rewind()
 
     def next_message(self) -> bool:
-        """See Exchange; as far as there is room."""
+        """See Exchange; False if the stick has no room."""
         has_message = not self.long_handle and (Exchange.next_message(self) or self._next_logged())
         if has_message:
             size = self.core.store.size
-            if size + (size >> 4) > self.room:  # a long one has headers for its pieces
+            if size + (size >> 4) > self.room:  # a long body has a header per piece
                 self.room = 0
         return has_message and self.room > 0
 
     def message_due(self, row: int) -> bool:
-        """See Exchange: everything that is not in a bundle yet."""
+        """See Exchange; True for everything that is not in a bundle yet."""
         outbox = self.outbox
         is_written = outbox.state(row) & (HOLD | BUNDLED | BUNDLING)
         return not is_written and self.sees(outbox.group(row)) == SHARED
@@ -76,9 +76,9 @@ class StickExchange(Exchange):
         return False
 
     def wants(self, handle: int) -> bool:
-        """Whether the peer is to have a message behind the rows; the store has loaded it then."""
+        """Return True if the peer may lack a message after the cursor; loads it in the store."""
         outbox = self.outbox
-        group = outbox.look(handle)
+        group = outbox.load_shared(handle)
         if group < 0 or self.sees(group) != SHARED:
             return False
         row = outbox.row_of(handle)
@@ -86,13 +86,13 @@ class StickExchange(Exchange):
         return not is_held and not outbox.is_source(self.core.store.source, handle)
 
     def put_message(self) -> None:
-        """See Exchange; it counts as sent when the bundle is on the stick."""
+        """See Exchange; the message counts as sent once the bundle is on the stick."""
         self.needs_barrier = True
         self.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
-        """See Exchange; the bundle ends before a message that the flash does not give."""
+        """See Exchange; the bundle ends before a message that the flash refuses to read."""
         if not Exchange.body_into(self, buf, at, offset, size):
             self.room = 0
         return self.room > 0
@@ -106,39 +106,39 @@ class StickExchange(Exchange):
             Exchange.pass_message(self)
 
     def too_long(self) -> None:
-        """See Exchange: it goes on in pieces until it is written."""
+        """See Exchange; the message is written in pieces until it is complete."""
         self.pass_message()
         self.long_handle = self.message_handle
 
 
 class BundleLink(Link):
-    """A link to a peer that sticks go to and from; `Node.link` makes it."""
+    """A link by sticks to a peer; `Node.link` makes it."""
 
     visits = True
-    packing: "Packed | None" = None  # a host's, which is its codec then (wire/packed.py)
+    packing: "Packed | None" = None  # of a host, and then its codec (wire/packed.py)
     exchange: StickExchange
 
     def __init__(self, core: "Core", peer: int, profile: int) -> None:
         Link.__init__(self, core, peer, profile, CARRIER_STICK, 0, BATCH, StickExchange)
-        self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
-        # Of the bundle that is being read: what it goes on from and up to which handle of the
-        # peer's it reaches (-1: it does not say), and what was refused before it.
+        self.peer_seen = 0  # the highest of our bundles that the peer has read, as it said
+        # Of the bundle that is being read: what its MARK says, the bundle that it continues and
+        # the peer's handle that it reaches (-1: no MARK yet); and refusals before it.
         self._before = self._refused = 0
         self._reaches = -1
-        self._acknowledges = False  # TAKEN is due in the bundle that is being made
-        self._is_written = False  # something is in it
+        self._acknowledges = False  # a TAKEN is due in the bundle that is being made
+        self._is_written = False  # the bundle has a frame
 
     def use_packing(self, packing: "Packed") -> None:
-        """Read and write packed messages, as a host does."""
+        """Read and write packed messages, as hosts do."""
         self.packing = self.own_codec = packing
 
     # --- out ---
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """See Link; TAKEN may come first, MARK comes last."""
+        """See Link; a TAKEN may come first, and the MARK comes last."""
         if self._acknowledges:
             self._acknowledges = False
-            if self.core.store.barrier() != OK:  # what it acknowledges is not durable
+            if self.core.store.barrier() != OK:  # what TAKEN acknowledges is not durable
                 self.abort(now_ms)
                 return 0
             self._is_written = True
@@ -160,11 +160,11 @@ class BundleLink(Link):
         return size
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """See Link; and what bundles say of each other, and packed messages."""
+        """See Link; handles TAKEN, MARK and packed messages, too."""
         kind = frame[0]
         packed = self.packing is not None and _KIND_PACKED <= kind <= _KIND_PACKED + 1
-        says = size == _FRAME_SIZE and KIND_TAKEN <= kind <= KIND_MARK
-        if self.closed or not (packed or says):
+        is_bundle_frame = size == _FRAME_SIZE and KIND_TAKEN <= kind <= KIND_MARK
+        if self.closed or not (packed or is_bundle_frame):
             return Link.receive(self, frame, size, now_ms)
         self.core.now_ms = now_ms
         exchange = self.exchange
@@ -181,21 +181,21 @@ class BundleLink(Link):
 
     @property
     def bundle_in(self) -> int:
-        """The highest bundle of the peer's that was imported whole."""
+        """The highest bundle of the peer that was read to its end."""
         return self.exchange.inbox.bundle_number
 
     @property
     def bundle_out(self) -> int:
-        """The number of the last bundle that we wrote."""
+        """The number of our last bundle."""
         return self.exchange.outbox.bundle_number
 
     @property
     def is_full(self) -> bool:
-        """True when the stick has no room for a message that is due."""
+        """True if the stick had no room for a message that is due."""
         return not self.exchange.room
 
     def visit(self, now_ms: int, fresh: bool) -> None:
-        """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
+        """Begin a bundle; `fresh`: our last one is not on this stick, so repeat everything."""
         self.core.now_ms = now_ms
         exchange = self.exchange
         outbox = exchange.outbox
@@ -204,7 +204,7 @@ class BundleLink(Link):
             self._unbundle()
         self.core.refill(self.peer)
         inbox.begin_bundle()
-        # What is owed for messages of bundles that were taken whole is told in one frame.
+        # TAKEN acknowledges all messages of bundles that were taken in completely.
         self._acknowledges = inbox.taken_until > 0 and inbox.take_all_owed()
         self._frames_left = FRAMES_PER_EPOCH_MAX
         self._is_written = False
@@ -213,24 +213,24 @@ class BundleLink(Link):
         exchange.begin(max(outbox.cursor, outbox.bundled_until))
 
     def set_room(self, room: int) -> None:
-        """So many bytes of messages fit what is left of the stick; 1: none; 0: the bundle ends."""
+        """Set the message bytes that the stick has room for; 1: none; 0: end the bundle."""
         self.exchange.room = room
 
     def _unbundle(self) -> None:
-        """Nothing that we wrote is on a stick any more."""
+        """Record that no bundle of ours is on a stick any more."""
         self._mark(BUNDLED, 0)
         self.exchange.outbox.bundled_until = 0
 
     def commit(self, now_ms: int, number: int = 0) -> None:
-        """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
+        """Record that the bundle is on the stick, complete and durable, as `number` (0: next)."""
         self.core.now_ms = now_ms
         self._mark(BUNDLING, BUNDLED)
         outbox = self.exchange.outbox
         self.exchange.inbox.end_bundle(True)
         number = number or self.bundle_out + 1
         if number > self.bundle_out + 1:
-            # We may have been set back to an older copy of ourselves: answers to what is forgotten
-            # name handles of another log.
+            # We may have been restored from an older copy: a TAKEN for a bundle that we no longer
+            # know of has a handle of another log.
             outbox.void_until = number - 1
         outbox.bundled_until = self.exchange.logged
         outbox.bundle_number = number
@@ -238,7 +238,7 @@ class BundleLink(Link):
         self._frames_left = 0
 
     def abort(self, now_ms: int) -> None:
-        """The bundle failed: nothing of it counts as written or acknowledged."""
+        """Drop a bundle that failed: nothing in it counts as written or acknowledged."""
         self.core.now_ms = now_ms
         self._mark(BUNDLING, 0)
         exchange = self.exchange
@@ -246,10 +246,10 @@ class BundleLink(Link):
         self._acknowledges = self._is_written = False
         self.core.long.end(exchange)
         self._frames_left = exchange.logged = 0
-        exchange.outbox.changes += 1  # what it owes may go over a line
+        exchange.outbox.changes += 1  # what is still owed may go over a line
 
     def begin_import(self) -> None:
-        """A bundle of the peer's is opened."""
+        """Begin to read a bundle of the peer."""
         self._reaches = -1
         self._refused = self._refusals()
         if self.packing is not None:
@@ -260,9 +260,9 @@ class BundleLink(Link):
         return core.unknown + core.malformed + core.refused
 
     def imported(self, number: int, seen: int, whole: bool = True) -> None:
-        """The peer's bundle `number` was read to its end; it had read ours up to `seen`.
+        """End reading the peer's bundle `number`, whose writer had read ours up to `seen`.
 
-        whole: each frame of it was sound and taken.
+        `whole`: every frame was sound and accepted.
         """
         inbox = self.exchange.inbox
         if seen > self.peer_seen:
@@ -273,7 +273,7 @@ class BundleLink(Link):
                 or self._refusals() != self._refused
                 or self.core.long.part(self.peer) >= 0
             ):
-                inbox.taken_until = 0  # each message is acknowledged for itself
+                inbox.taken_until = 0  # acknowledge each message on its own
             elif self._reaches >= 0:
                 goes_on = not self._before or (
                     self._before == self.bundle_in and inbox.taken_until > 0
@@ -281,11 +281,11 @@ class BundleLink(Link):
                 inbox.taken_until = self._reaches if goes_on else 0
             inbox.bundle_number = number
             self.exchange.outbox.is_dirty = True
-            # It had what we wrote: what is still not acknowledged was refused, lost or torn.
+            # Its writer had our bundles: what it does not acknowledge was refused, lost or torn.
             self._unbundle()
 
     def _mark_into(self, frame: bytearray) -> int:
-        """Write MARK, the last frame of the bundle that is made; its size."""
+        """Write the MARK, the last frame of a bundle; return its size."""
         outbox = self.exchange.outbox
         reaches = self.exchange.logged
         if self.exchange.long_handle:
@@ -299,9 +299,9 @@ class BundleLink(Link):
         )
 
     def _of_this_store(self, handle: int) -> int:
-        """A handle of this store's as the peer keeps it, and the other way round.
+        """Convert a handle of this store to its form in a MARK, or back.
 
-        Of another store of ours, which was wiped or put back since, it becomes one of no message.
+        After our store was wiped or restored, an old MARK's handle converts to one of no message.
         """
         return handle ^ getattr(self.core.store, "store_gen", 0) & 0x3FFFFFFF
 
@@ -314,7 +314,7 @@ class BundleLink(Link):
         return _FRAME_SIZE
 
     def _on_bundle(self, frame: bytearray) -> int:
-        """A MARK, or a TAKEN: the peer holds what our bundles brought; OK or E_PEER."""
+        """Handle a MARK, or a TAKEN: the peer has what our bundles contained. OK or E_PEER."""
         if (frame[1] | frame[5]) & 0xC0:
             return E_PEER
         number = get_u32(frame, 1)
@@ -327,10 +327,10 @@ class BundleLink(Link):
         return OK
 
     def _holds_through(self, handle: int) -> None:
-        """As if the peer had acknowledged each message of the log up to a handle.
+        """Record an ACK for each message of the log up to a handle.
 
-        But for those that it asked for since: they go to it again. A handle that the log has not
-        reached is none of this store's.
+        Messages that the peer requested since are left out, and sent again. A handle beyond the
+        end of the log is not one of this store.
         """
         core = self.core
         exchange = self.exchange
@@ -338,7 +338,7 @@ class BundleLink(Link):
         if handle > core.graph.newest:
             return
         for row in range(outbox.count):
-            # MVDS keeps REQUEST from the first send on; who asks takes BUNDLED away.
+            # In MVDS, REQUEST is set from the first send on; a real request clears BUNDLED.
             is_asked = outbox.state(row) & (REQUEST | BUNDLED) == REQUEST
             if outbox.handles[row] <= handle and outbox.is_open(row) and not is_asked:
                 exchange.acked(row)
@@ -347,15 +347,15 @@ class BundleLink(Link):
             if not 0 < after <= handle:
                 break
             outbox.cursor = after
-            group = outbox.look(after)
+            group = outbox.load_shared(after)
             if group >= 0:
-                core.remove_passing(after, group, False)
+                core.remove_transient(after, group, False)
         outbox.is_dirty = True
 
-    def _mark(self, bit: int, instead: int) -> None:
-        """Replace one of our own bits in every row of this peer."""
+    def _mark(self, bit: int, replacement: int) -> None:
+        """Replace a bit in the state of every row of this peer."""
         outbox = self.exchange.outbox
         for row in range(outbox.count):
             if outbox.state(row) & bit:
                 outbox.unmark(row, bit)
-                outbox.mark(row, instead)
+                outbox.mark(row, replacement)

@@ -1,9 +1,9 @@
 """A topic: one carrier that all members of a group hear (mobile paper, enhancement 1).
 
-One send counts as a send to every listener, whoever sent it; an acknowledgement informs all who
-hear it; and an id that is acknowledged there may be asked for, for its sender holds it. A topic
-carries one group, whose members are its listeners. Long messages go by links of their own. Bytes:
-docs/SPEC.md 13. Same shape as a link: `receive`, `poll_into`, `wake_ms`.
+One send counts as a send to every listener, whoever sent it. An acknowledgement informs everybody
+who hears it, and shows that its sender has the message, so it may be requested. A topic carries
+one group, whose members are its listeners. Long bodies go over links of their own. Bytes:
+docs/SPEC.md 13. It has the methods of a link: `receive`, `poll_into`, `wake_ms`.
 """
 
 from drupelet.base.compat import const
@@ -34,7 +34,7 @@ _SENDER_AT = const(1)
 _SENDER_SIZE = const(4)
 _HEADER_SIZE = const(6)  # kind, sender, kind of the records
 _KIND_RECORDS = const(0x40)
-# After so many epochs whoever heard a message has acknowledged it: it is not sent again before.
+# A message is not repeated for this many epochs, in which everybody who heard it acknowledges it.
 _ACKED_EPOCHS = const(5)
 
 assert _ACKED_EPOCHS > TOPIC_DELAY_EPOCHS_MAX
@@ -43,22 +43,23 @@ assert _ACKED_EPOCHS > TOPIC_DELAY_EPOCHS_MAX
 class Topic:
     """A group's topic as one member uses it; `links` are its links to the listeners.
 
-    The links are made by `Node.link`, all of one profile, and are polled by nobody else; `ids` are
-    the listeners' device ids, 4 bytes each, in the same order. `beside` tells a listener's other
-    links what they need not send. The node's owner polls it as any link, before those.
+    The links are made by `Node.link`, with one profile, and polled by the topic only. `ids`: the
+    device ids of the listeners, 4 bytes each, in the same order. `beside` tells the other links to
+    a listener what the topic carries. The node's owner polls the topic like a link, and before
+    those.
     """
 
     visits = False
     closed = False
-    up = True  # its carrier: polled; else the owner calls `turn`
-    peer = -1  # of nobody alone
+    up = True  # the carrier is up: it is polled; otherwise the owner calls `turn`
+    peer = -1  # no single peer
     plan = None
 
     def __init__(
         self, node: "NodePort", group: int, links: "list[Link]", ids: "bytes | bytearray",
         own_id: "bytes | bytearray", random_byte: "Callable[[], int]",
     ) -> None:  # fmt: skip
-        """group: number."""
+        """`group`: its number."""
         assert links and len(own_id) == _SENDER_SIZE
         assert len(ids) == _SENDER_SIZE * len(links)
         core = node.core
@@ -74,33 +75,35 @@ class Topic:
         self._random_byte = random_byte
         self._codec = links[0].codec
         self._kind = _KIND_RECORDS | links[0].profile
-        self._leader = links[0].peer  # by whose clock epochs are counted
+        self._leader = links[0].peer  # the listener whose clock counts the epochs
         self._frames_left = FRAMES_PER_EPOCH_MAX
         self._epoch = self._now_epoch()
-        # Messages that are not sent again before an epoch, a ring: their handles, and the epochs.
+        # Messages not to be sent before an epoch, as a ring: their handles, and the epochs.
         self._held_back = [0] * core.messages_max
         self._until = [0] * core.messages_max
         self._next_held_back = 0
-        self._ack_epoch = -1  # when acknowledgements leave at the latest; -1: none is owed
-        self._speaker: "Exchange" = links[0].exchange  # whose frame is read
+        # The last epoch in which owed acknowledgements may leave; -1: none is owed.
+        self._ack_epoch = -1
+        # The exchange of the sender whose frame is being read.
+        self._speaker: "Exchange" = links[0].exchange
         self._seen_changes = -1
         self.needs_barrier = False
-        self.message_handle = 0  # what `next_message` found, and for whom first
-        self._finder: "Exchange" = links[0].exchange
+        self.message_handle = 0  # the message that `next_message` selected
+        self._finder: "Exchange" = links[0].exchange  # the first listener that it is due to
         self._rewind()
         node.links.append(self)
 
     def beside(self, link: "Link") -> None:
-        """What a listener is reached with here, its other live link leaves to the topic."""
+        """Let another live link to a listener leave to the topic what the topic carries."""
         for own in self.links:
             if own.peer == link.peer:
                 link.exchange.topic = self
 
     def carries(self, peer: int, group: int, row: int) -> bool:
-        """Whether a message (its row at the peer), or with row -1 an acknowledgement, of a group
-        reaches a listener here: it was heard of late.
+        """Return True if the topic carries a message to a listener, which it heard recently.
 
-        Not one that is too long, and not for ever: who hears us may not be heard here.
+        `row`: the message's row in the peer's outbox, or -1 for an acknowledgement. Not a message
+        that is too long, and each only a few times: a listener that we hear may not hear us.
         """
         if not self.up or group != self.group:
             return False
@@ -120,7 +123,7 @@ class Topic:
             link.pace.begin_payload()
 
     def remove(self, id: "bytes | bytearray") -> None:
-        """Somebody listens no more."""
+        """Remove a listener by its device id."""
         row = find(self._ids, _SENDER_SIZE, len(self.links), id, 0, _SENDER_SIZE)
         if row >= 0:
             removed = self.links.pop(row)
@@ -129,7 +132,7 @@ class Topic:
             self._ids = self._ids[: row * _SENDER_SIZE] + self._ids[(row + 1) * _SENDER_SIZE :]
 
     def _follow(self, peer: int) -> None:
-        """Count epochs by this listener's clock: what was sent when is forgotten."""
+        """Count epochs by another listener's clock; forget when messages were sent."""
         self._leader = peer
         self._epoch = self._now_epoch()
         self._ack_epoch = -1 if self._ack_epoch < 0 else self._epoch
@@ -142,7 +145,7 @@ class Topic:
     # --- in ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Take in a frame of the topic; OK, or E_PEER (counted)."""
+        """Handle a frame of the topic; OK, or E_PEER (counted)."""
         if size <= _HEADER_SIZE or frame[0] != KIND_TOPIC:
             self.core.malformed += 1
             return E_PEER
@@ -156,33 +159,33 @@ class Topic:
         link.hear(now_ms)
         if frame[_HEADER_SIZE - 1] != self._kind:
             return E_PEER
-        # What record codecs without state of their own ask of an exchange, a topic has.
+        # A topic has the methods of an exchange that a stateless codec calls.
         code = self._codec.parse(self, frame, _HEADER_SIZE, size)
         if code == E_PEER:
             link.exchange.bad_record()
         return code
 
     def on_ack(self, buf: bytearray, at: int) -> None:
-        """The speaker holds this message: who lacks it may ask for it."""
+        """Handle an ACK: the speaker holds the message, so it may be requested if we lack it."""
         if self.core.store.find(buf, at) <= 0:
             self._speaker.on_offer(buf, at)
         else:
             self._speaker.on_ack(buf, at)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
-        """An ACK means here that somebody holds the message, however often it is said."""
+        """Ignore it: on a topic, an ACK always means that the speaker holds the message."""
 
     def on_offer(self, buf: bytearray, at: int) -> None:
-        """As on a link."""
+        """Handle an OFFER as on a link."""
         self._speaker.on_offer(buf, at)
 
     def on_request(self, buf: bytearray, at: int) -> None:
-        """The speaker asks all: the author answers, others after a while if they hear nothing."""
+        """Handle a REQUEST to all: the author answers at once, others after a random wait."""
         speaker = self._speaker
         speaker.on_request(buf, at)
         entry = speaker.inbox.find(buf, at)
         if entry >= 0 and speaker.inbox.kind(entry) == OWED_TWICE:
-            speaker.inbox.set_kind(entry, 0)  # an ACK means here that we hold it
+            speaker.inbox.set_kind(entry, 0)  # on a topic, an ACK means that we hold the message
         store = self.core.store
         handle = store.find(buf, at)
         if handle > 0 and store.load(handle) == OK:
@@ -190,18 +193,18 @@ class Topic:
             self._not_before(handle, wait)
 
     def _not_before(self, handle: int, epochs: int) -> None:
-        """Send a message no earlier than in so many epochs."""
+        """Do not send a message for the next `epochs` epochs."""
         row = self._next_held_back
-        for known in range(len(self._held_back)):
-            if self._held_back[known] == handle:
-                row = known
+        for other in range(len(self._held_back)):
+            if self._held_back[other] == handle:
+                row = other
         if row == self._next_held_back:
             self._next_held_back = (row + 1) % len(self._held_back)
         self._held_back[row] = handle
         self._until[row] = (self._now_epoch() + epochs) & 0xFFFF
 
     def _waits(self, handle: int) -> bool:
-        """Whether a message was sent of late: acknowledgements take their time here."""
+        """Return True if a message must not be sent yet: it was sent recently."""
         for row in range(len(self._held_back)):
             if self._held_back[row] == handle:
                 return 0 < epochs_since(self._until[row], self._now_epoch()) <= _ACKED_EPOCHS
@@ -211,7 +214,7 @@ class Topic:
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
         at: int, size: int,
     ) -> None:  # fmt: skip
-        """A message that all listeners have just been sent."""
+        """Handle a MESSAGE, which has reached all listeners, too."""
         speaker = self._speaker
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
         handle = speaker.message_handle
@@ -228,7 +231,7 @@ class Topic:
     # --- out ---
 
     def turn(self, now_ms: int, up: bool = False) -> None:
-        """Let time pass, as while its carrier is down: what goes another way goes there."""
+        """Advance the clocks; `up`: the carrier is up, so the topic carries its group."""
         self.up = up
         for link in self.links:
             self.core.now_ms = now_ms
@@ -237,7 +240,7 @@ class Topic:
             self.attention = link.take_attention() or self.attention
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
+        """Write the next frame that is due; return its size, or 0. One payload per epoch."""
         self.turn(now_ms, True)
         epoch = self.core.clocks.advance(self._leader, now_ms)
         if epochs_since(epoch, self._epoch):
@@ -261,23 +264,23 @@ class Topic:
         return self.core.durable_size(end, self.needs_barrier)
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
-        """Write the next id that we owe any listener: it informs them all."""
+        """Write the next id that is owed to any listener; all are informed by it."""
         if at == _HEADER_SIZE + RECORD_HEADER_SIZE and not self._acks_due():
-            return False  # alone in a frame they can wait for company
+            return False  # too little for a frame of its own: wait for more
         while self._ack_link < len(self.links):
             exchange = self.links[self._ack_link].exchange
             if exchange.take_ack(buf, at):
                 self.needs_barrier = True
                 if exchange.message_handle:
-                    for link in self.links:  # everybody heard it
-                        link.exchange.inbox.rename(exchange.message_handle, 0)
+                    for link in self.links:  # everybody hears it
+                        link.exchange.inbox.move_handle(exchange.message_handle, 0)
                 return True
             self._ack_link += 1
         self._ack_epoch = -1
         return False
 
     def _acks_due(self) -> bool:
-        """Acknowledgements leave after a random wait, so that those of many do not collide."""
+        """Return True if acknowledgements are due: after a random wait, to avoid collisions."""
         epoch = self._now_epoch()
         if self._ack_epoch < 0:
             owes = False
@@ -287,11 +290,11 @@ class Topic:
                 return False
             wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
             self._ack_epoch = (epoch + wait) & 0xFFFF
-        # Not ahead: behind a long silence it is any number of epochs past.
+        # False only if it is ahead; after a long silence it may be far in the past.
         return not 0 < epochs_since(self._ack_epoch, epoch) < TOPIC_DELAY_EPOCHS_MAX
 
     def take_request(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to ask for."""
+        """Write the next id to request."""
         while self._request_link < len(self.links):
             link = self.links[self._request_link]
             if self._is_there(link) and link.exchange.take_request(buf, at):
@@ -300,7 +303,7 @@ class Topic:
         return False
 
     def next_message(self) -> bool:
-        """Look for the next message that any listener is to be sent now."""
+        """Select the next message that is due to any listener; False if there is none."""
         while self._message_link < len(self.links):
             link = self.links[self._message_link]
             exchange = link.exchange
@@ -314,7 +317,7 @@ class Topic:
         return False
 
     def _is_there(self, link: "Link") -> bool:
-        """False for a listener that sleeps by the wake plan: it would not hear it."""
+        """Return False for a listener that sleeps by the wake plan and would not hear us."""
         return link.plan is None or link.plan.there(link.peer, self.core.now_ms)
 
     @property
@@ -323,11 +326,11 @@ class Topic:
         return self.group
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
-        """Copy bytes of the body of the message that `next_message` found."""
+        """Copy bytes of the selected message's stored body; False if the store fails."""
         return self._finder.body_into(buf, at, offset, size)
 
     def put_message(self) -> None:
-        """The message is in the frame: it was sent to every listener that may lack it."""
+        """Record that the selected message was sent to every listener that may lack it."""
         handle = self.message_handle
         self.needs_barrier = True
         self._finder.pass_message()
@@ -339,7 +342,7 @@ class Topic:
                 link.exchange.note_sent(row)
 
     def too_long(self) -> None:
-        """It fits no frame: a link of its own carries it in pieces."""
+        """Skip the selected message, which fits no frame: other links carry it in pieces."""
         self._finder.pass_message()
         for link in self.links:
             outbox = link.exchange.outbox
@@ -348,42 +351,42 @@ class Topic:
                 outbox.mark(row, TOO_LONG)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002 - a codec asks
-        """Nothing is offered: one send reaches all."""
+        """Offer nothing: one send reaches everybody."""
         return False
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
-        """Account for a record once, however many hear it."""
+        """Count a record once, however many listeners hear it."""
         self._speaker.count_record(sent, kind, size)
 
     def sent(self, wire_size: int) -> None:
-        """As on a link."""
+        """Count carrier bytes as on a link."""
         self.links[0].sent(wire_size)
 
     def received(self, wire_size: int) -> None:
-        """As on a link."""
+        """Count carrier bytes as on a link."""
         self.links[0].received(wire_size)
 
     def damaged(self, count: int) -> None:
-        """As on a link."""
+        """Count damaged frames as on a link."""
         self.links[0].damaged(count)
 
     # --- when ---
 
     def _changes(self) -> int:
-        """Moves whenever something new is due to some listener."""
+        """Return a number that changes whenever something new is due to a listener."""
         total = 0
         for link in self.links:
             total += link.exchange.outbox.changes
         return total & 0x3FFFFFFF
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
-        fresh = self.attention or self._seen_changes != self._changes()
+        """Return the ms until `poll_into` may have a frame, unless a frame comes in before."""
+        has_news = self.attention or self._seen_changes != self._changes()
         waits = self._ack_epoch >= 0
         for link in self.links:
             waits = waits or (self._is_there(link) and link.pace.next_due_epochs() > 0)
-        if not fresh and not waits:
+        if not has_news and not waits:
             return WAIT_MS_MAX
-        if fresh and self._frames_left:
+        if has_news and self._frames_left:
             return 0
         return self.core.clocks.until_ms(self._leader, now_ms, 1)

@@ -1,7 +1,7 @@
-"""A micro member's link to one peer: what comes in, what is due, when (BSP v1 section 4).
+"""A micro member's link to one peer: handles records, and selects what is due (BSP v1 4).
 
-It is a `RecordsPort` (`engine.ports`): `wire.bsp1` reads and writes the records. Beside the rows
-of `Micro` it keeps a few ids that have none; each peer has its own share of them.
+It has the methods of an exchange that `wire.bsp1` calls to read and write records. Beside the rows
+of `Micro`, it keeps ids of messages without a row, as many for each peer:
 
     entry   id 32 | kind u8 | send count u8 | send epoch u8
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from drupelet.micro.member import Micro
 
 _ENTRY_SIZE = const(35)
-_OFFERED = const(1)  # to be asked for once: the peer offers it again
-_WANTED = const(2)  # a parent that we miss: asked for until it comes
-_OWED = const(3)  # an acknowledgement for a message that has gone
-_OWED_TWICE = const(4)  # to who asks for it (docs/SPEC.md 4.2)
-_WANTED_SENDS = const(8)  # a parent that did not come after so many requests gives way
+_OFFERED = const(1)  # to be requested once: the peer repeats its offer
+_WANTED = const(2)  # a missing parent: requested until it comes
+_OWED = const(3)  # an acknowledgement of a message that was removed
+_OWED_TWICE = const(4)  # two ACKs to a peer that requested it (docs/SPEC.md 4.2)
+_WANTED_SENDS = const(8)  # a missing parent may be evicted after so many requests
 _KIND_RECORDS = const(0x40)  # frame kind, docs/SPEC.md 2; the profile's number is 0
 _DOUBLINGS_MAX = const(6)  # back-off: 2, 4, 8 ... 64 epochs (BSP v1 4.3; as backoff.py)
 _NEVER_EPOCHS = const(1 << 14)
@@ -31,11 +31,11 @@ _SILENT_EPOCHS = const(128)  # before send epochs, modulo 2^8, look new again
 
 assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 
-# What one node knows of one message at one peer (BSP v1 section 4.1): the three flags of the text
-# are a cell's state, `HOLD` and these two. Whatever a peer sends has an answer; NO is a mistake of
+# What one node knows of one message at one peer (BSP v1 4.1): the three flags of the text are the
+# state of a cell, HOLD and these two. Every event from a peer has a result; NO means a mistake of
 # our own.
 _ACK = const(2)  # we owe the peer an acknowledgement
-_REQUEST = const(4)  # the peer asked for it since we last offered or sent it
+_REQUEST = const(4)  # the peer requested it since we last offered or sent it
 _NO = const(0xFF)
 
 _GOT_ACK = const(0)
@@ -47,8 +47,8 @@ _DO_OFFER = const(5)
 _DO_SEND = const(6)
 _EVENTS = const(7)
 
-# A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder, offering
-# what was asked for and acknowledging what is not owed are mistakes of our own.
+# A peer that requests a message that it acknowledged has lost it: HOLD is cleared. To send to a
+# holder, to offer a requested message, or to acknowledge one that is not owed is our own mistake.
 # fmt: off
 _TABLE = bytes((
     # ack offer request message do_ack do_offer do_send
@@ -66,9 +66,9 @@ assert len(_TABLE) == 8 * _EVENTS
 
 
 class MicroLink:
-    """One peer over one line, as a `RecordsPort`; mode 0 batch, 1 interactive."""
+    """One peer over one line; `interactive`: 0 batch mode, 1 interactive mode."""
 
-    message_group = 0  # the only row in `group_ids`
+    message_group = 0  # the only group
 
     def __init__(self, node: "Micro", interactive: int) -> None:
         self.core = node
@@ -77,14 +77,14 @@ class MicroLink:
         node.peers += 1
         self._interactive = interactive
         self._pool = bytearray(_ENTRY_SIZE * node.offers_each)
-        self._seen = -1  # node.changes that were looked at
-        self._rest = self._from = 0  # nothing is due for so many epochs from then on
-        self._closed = -1  # the epoch whose payload is over
+        self._seen = -1  # `node.changes` when it was looked at last
+        self._rest = self._from = 0  # nothing is due for `_rest` epochs from epoch `_from` on
+        self._closed = -1  # the epoch whose payload is complete
         self._used = False
         self._heard_epoch = -1
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Take in one frame; OK, or E_PEER (counted; what came before the fault counts)."""
+        """Handle one frame; OK, or E_PEER (counted): records before the fault were handled."""
         self._heard_epoch = self.core.clocks.advance(0, now_ms)
         self._rest = 0
         code = E_PEER
@@ -95,7 +95,7 @@ class MicroLink:
         return code
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame due, of at most 251 bytes; its size, or 0 for none now.
+        """Write the next frame that is due, at most 251 bytes; return its size, or 0.
 
         One payload, a train of frames, per epoch.
         """
@@ -119,7 +119,7 @@ class MicroLink:
         return 0
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        """Return the ms until `poll_into` may have a frame, unless a frame comes in before."""
         clocks = self.core.clocks
         epoch = clocks.epochs[0]
         left = self._rest - epochs_since(epoch, self._from)
@@ -128,7 +128,7 @@ class MicroLink:
         return clocks.until_ms(0, now_ms, left)
 
     def _soonest(self) -> int:
-        """Epochs until something is due again."""
+        """Return the epochs until something is due again, at least 1."""
         node = self.core
         soonest = _NEVER_EPOCHS
         for row in range(node.rows):
@@ -142,41 +142,41 @@ class MicroLink:
         return max(soonest, 1)
 
     def _wait(self, table: bytearray, at: int) -> int:
-        """Epochs until the row or entry with its counts behind `at` is due; <= 0: now."""
+        """Return the epochs until the cell or entry whose counts follow `at` is due; <= 0: now."""
         count = table[at + 1]
         if not count:
             return 0
         doublings = 1 if self._heard_since(table[at + 2]) else min(count, _DOUBLINGS_MAX)
         return (1 << doublings) - ((self.core.clocks.epochs[0] - table[at + 2]) & 0xFF)
 
-    def _heard_since(self, then: int) -> bool:
-        return self._heard_epoch >= 0 and (self._heard_epoch - then) & 0xFF < _SILENT_EPOCHS
+    def _heard_since(self, sent_epoch: int) -> bool:
+        return self._heard_epoch >= 0 and (self._heard_epoch - sent_epoch) & 0xFF < _SILENT_EPOCHS
 
     def _sent(self, table: bytearray, at: int) -> None:
-        # A parent that does not come although the peer is there must give way one day.
+        # The count of a missing parent keeps rising, so that it can be evicted one day.
         if table is not self._pool and self._heard_since(table[at + 2]):
             table[at + 1] = 0
         table[at + 1] = min(table[at + 1] + 1, 255)
         table[at + 2] = self.core.clocks.epochs[0] & 0xFF
 
-    # --- what the codec gives ---
+    # --- records in ---
 
     def on_ack(self, buf: bytearray, at: int) -> None:
-        """The peer holds this message."""
+        """Handle an ACK: the peer holds this message."""
         self._step(self.core.find(buf, at), _GOT_ACK)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
-        """What is gone is asked for no more when its offer is forgotten."""
+        """Do nothing: a request for a message that is gone ends when its entry is evicted."""
 
     def on_request(self, buf: bytearray, at: int) -> None:
-        """The peer asks for this message: it is due at once."""
+        """Handle a REQUEST: the message is due at once."""
         if (cell := self._step(self.core.find(buf, at), _GOT_REQUEST)) >= 0:
             self.core.table[cell + 1] = 0
         elif self.core.gone(buf, at):
-            self._note(buf, at, _OWED_TWICE)  # who waits for it waits no more
+            self._note(buf, at, _OWED_TWICE)  # tell the peer not to wait for it any more
 
     def on_offer(self, buf: bytearray, at: int) -> None:
-        """The peer holds this message: acknowledge it, or ask for it."""
+        """Handle an OFFER: acknowledge the message if we had it, else request it."""
         if self._step(self.core.find(buf, at), _GOT_OFFER) < 0:
             self._note(buf, at, _OWED if self.core.gone(buf, at) else _OFFERED)
 
@@ -184,14 +184,14 @@ class MicroLink:
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
         at: int, size: int,
     ) -> None:  # fmt: skip
-        """A message: group id 32, timestamp 8, body; each where it is."""
+        """Handle a MESSAGE: group id (32 bytes), timestamp (8), body, each in its own buffer."""
         node = self.core
         if not equal(group, group_at, node.group_ids, 0, ID_SIZE):
             return
         node.identify(stamp, stamp_at, body, at, size)
         row = node.find(node.id, 0)
         if row < 0 and not node.gone(node.id, 0):
-            # Also if it is refused: its own parents need the entry, and the peer has it on offer.
+            # Even if it is refused: its parents need the entry, and the peer repeats its offer.
             self._drop(node.id, 0)
             if self._ready(body, at, size):
                 row = node.take(stamp, stamp_at, body, at, size)
@@ -202,7 +202,7 @@ class MicroLink:
         self._step(row, _GOT_MESSAGE)
 
     def _ready(self, body: bytearray, at: int, size: int) -> bool:
-        """True when all dependencies are here; the missing ones are asked for."""
+        """Return True if all dependencies are here; else request the missing ones."""
         node = self.core
         count = body[at] if size else 0
         if count > DEPENDENCIES_MAX or count * ID_SIZE >= max(size, 1):
@@ -219,7 +219,7 @@ class MicroLink:
         return not missing
 
     def _step(self, row: int, event: int) -> int:
-        """Apply an event to a row; where its cell is, or -1 for no row."""
+        """Apply an event to a row; return the offset of its cell, or -1 if there is no row."""
         if row < 0:
             return -1
         table = self.core.table
@@ -244,21 +244,21 @@ class MicroLink:
             pool[entry * _ENTRY_SIZE + ID_SIZE] = kind
 
     def _victim(self, kind: int) -> int:
-        """A free entry, else the oldest one that may give way; or -1.
+        """Return a free entry, else the oldest one that may be evicted, or -1.
 
-        None of this epoch gives way to another of its kind: they come in log order, and the
-        first of them are those that can be used.
+        An offer does not evict one of the present epoch: offers come in log order, and the first
+        ones are those that can be taken in now.
         """
         pool = self._pool
         oldest = oldest_age = -1
         for entry in range(self.core.offers_each):
             at = entry * _ENTRY_SIZE + ID_SIZE
-            before = pool[at]
-            if not before:
+            present_kind = pool[at]
+            if not present_kind:
                 return entry
             age = (self.core.clocks.epochs[0] - pool[at + 2]) & 0xFF
-            stays = pool[at + 1] < _WANTED_SENDS if before == _WANTED else not age
-            if kind == _WANTED and before != _WANTED:
+            stays = pool[at + 1] < _WANTED_SENDS if present_kind == _WANTED else not age
+            if kind == _WANTED and present_kind != _WANTED:
                 stays = False
             if not stays and age > oldest_age:
                 oldest = entry
@@ -271,7 +271,7 @@ class MicroLink:
             self._pool[entry * _ENTRY_SIZE + ID_SIZE] = 0
 
     def _take_entry(self, buf: bytearray, at: int, owed: bool) -> bool:
-        """Write the id of the next entry that is owed an ACK, or is to be asked for."""
+        """Write the id of the next entry that is owed an ACK, or that is to be requested."""
         pool = self._pool
         for entry in range(self.core.offers_each):
             cell = entry * _ENTRY_SIZE + ID_SIZE
@@ -285,18 +285,18 @@ class MicroLink:
                 return True
         return False
 
-    # --- what the codec takes ---
+    # --- records out ---
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
-        """Write the next id that we owe the peer an acknowledgement for."""
+        """Write the next id that is owed an acknowledgement; False if there is none."""
         return self._take(buf, at, _DO_ACK) or self._take_entry(buf, at, True)
 
     def take_request(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to ask for."""
+        """Write the next id to request; False if there is none."""
         return self._take_entry(buf, at, False)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to offer."""
+        """Write the next id to offer; False if there is none."""
         return bool(self._interactive) and self._take(buf, at, _DO_OFFER)
 
     def _take(self, buf: bytearray, at: int, event: int) -> bool:
@@ -310,7 +310,7 @@ class MicroLink:
         return True
 
     def _look(self, event: int) -> bool:
-        """Put the first row for which an event of ours is possible and due into `node.row`."""
+        """Set `node.row` to the first row for which an event is possible and due; False: none."""
         node = self.core
         asked = _REQUEST if self._interactive and event == _DO_SEND else 0
         for row in range(node.rows):
@@ -325,7 +325,7 @@ class MicroLink:
         return False
 
     def next_message(self) -> bool:
-        """Look for the next message due: its timestamp and size are in the node."""
+        """Select the next message that is due; its timestamp and size are in the node then."""
         node = self.core
         if not self._look(_DO_SEND):
             return False
@@ -334,17 +334,17 @@ class MicroLink:
         return True
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
-        """Copy bytes of the body of that message."""
+        """Copy bytes of the selected message's body."""
         copy(buf, at, self.core.bodies, self.core.body_at(self.core.row) + offset, size)
         return True
 
     def put_message(self) -> None:
-        """That message is in the frame."""
+        """Record that the selected message was written into the frame."""
         self._sent(self.core.table, self._step(self.core.row, _DO_SEND))
 
     def too_long(self) -> None:
-        """No body is longer than a frame has room for."""
+        """Fail: every body fits a frame."""
         raise AssertionError("BODY_SIZE does not fit FRAME_SIZE")
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
-        """Nothing is counted here."""
+        """Count nothing."""

@@ -1,14 +1,14 @@
-"""A whole member in few lines, for boards of 16 KB: one group, `bsp-1`, everything in RAM.
+"""A whole member in little code, for boards of 16 KB: one group, `bsp-1`, everything in RAM.
 
-`MicroLink` (link.py) speaks with any node: the same ids and records, both modes, epochs and
-back-off. Left out are the log on flash, segments (a body fits a frame) and the pending pool: a
-message whose direct dependencies are not all here is refused without an ACK, and they are asked
-for by id.
+`MicroLink` (link.py) talks to any node: it has the same ids and records, both modes, epochs and
+back-off. There is no log on flash, no segments (a body fits a frame), and no pending table: a
+message whose direct dependencies are not all here is refused without an ACK, and they are
+requested by id.
 
-Rows are in log order, end to end, and so are their bodies; a message that the client has taken and
-every peer holds makes room for the next one. The first bytes of its id stay a while: if it comes
-again, it is acknowledged and not taken in; and it is a dependency that is met. Nothing is
-acknowledged before the client has taken it.
+Rows and bodies are in log order, without gaps. A message that the client has taken and every peer
+holds is removed when room is needed. The first bytes of its id are kept for a while: another copy
+is acknowledged and not taken in again, and it counts as a dependency that is met. A message is
+acknowledged only once the client has taken it.
 
     row     id 32 | timestamp 8 | size u16 | new u8 | a cell for each peer
     cell    state u8 (link.py) | send count u8 | send epoch u8
@@ -28,14 +28,14 @@ NEW_AT = const(42)
 CELLS_AT = const(43)
 CELL_SIZE = const(3)
 _PREFIX_SIZE = const(5)
-_OWN_QUARTERS = const(3)  # our own messages leave a quarter of rows and bytes for what comes in
+_OWN_QUARTERS = const(3)  # our own messages leave a quarter of rows and bytes to those of others
 _QUARTERS = const(4)
-FRAME_SIZE = const(251)  # with its CRC it is what COBS codes in one block
+FRAME_SIZE = const(251)  # with its CRC, the longest that COBS codes in one block
 BODY_SIZE = const(206)  # the longest body whose record fits such a frame
 
 
 class Micro:
-    """One member of one group; `MicroLink` connects it. Only the constructors allocate."""
+    """One member of one group; a `MicroLink` connects it. Only the constructors allocate."""
 
     def __init__(
         self, client_id: bytes, descriptor: bytes, peers_max: int = 4, offers_max: int = 16,
@@ -49,58 +49,63 @@ class Micro:
         digest.start(client_id, 0, len(descriptor))
         digest.update(descriptor, 0, len(descriptor))
         digest.digest_into(self.group_ids, 0)
-        self.id = bytearray(ID_SIZE)  # of the message that came last
-        self.timestamp = bytearray(TIMESTAMP_SIZE)  # and size of that row's message
+        self.id = bytearray(ID_SIZE)  # of the message that came or was published last
+        # Of the message that a link selected, and its size.
+        self.timestamp = bytearray(TIMESTAMP_SIZE)
         self.size = 0
-        # The codec reads `link.core.store.size` and its like: here one object is all of them.
+        # The codec reads `link.core.store.size` and similar: this one object is all of them.
         self.store = self.members = self
-        self.clocks = Clocks(1)  # one of all links
+        self.clocks = Clocks(1)  # one clock for all links
         self.clocks.begin(0, epoch_ms, now_ms, 0)
         self.peers = self.rows = self.changes = 0
-        self.row = 0  # that a link looks at
+        self.row = 0  # the row that a link selected
         self.delivered = self.duplicates = self.malformed = self.refused = 0
         self.stride = CELLS_AT + CELL_SIZE * peers_max
         self.table = bytearray(self.stride * messages_max)
         self.bodies = bytearray(bodies_size)
-        self._used = 0  # bytes of bodies
+        self._used = 0  # bytes of `bodies` in use
         self._rows_max = messages_max
         self._gone = bytearray(_PREFIX_SIZE * gone_max)
         self._gone_at = 0
-        self._parents = bytearray(2 * ID_SIZE)  # our last message, the newest one of others
+        # Ids of our last message and of the newest one of others.
+        self._parents = bytearray(2 * ID_SIZE)
         self._own = self._parent_count = 0
         self._hash = MessageHash()
 
     def find(self, id: bytearray, at: int) -> int:
-        """The row of a message id, or -1."""
+        """Return the row of a message id, or -1."""
         return find(self.table, self.stride, self.rows, id, at, ID_SIZE)
 
     def gone(self, id: bytearray, at: int) -> bool:
-        """True for a message that was here and made room."""
+        """Return True for a message that was here and was removed."""
         count = len(self._gone) // _PREFIX_SIZE
         return find(self._gone, _PREFIX_SIZE, count, id, at, _PREFIX_SIZE) >= 0
 
     def note(self, id: bytearray, at: int) -> None:
-        """A message is ours, or the client has taken it; a board with flash remembers it there."""
+        """A message is our own or was taken: a board with flash overrides this to keep its id."""
 
     def body_size(self, row: int) -> int:
-        """Bytes of the body of a row."""
+        """Return the size of the body of a row."""
         return get_u16(self.table, row * self.stride + _SIZE_AT)
 
     def body_at(self, row: int) -> int:
-        """Where the body of a row begins in `bodies`."""
+        """Return the offset in `bodies` of the body of a row."""
         at = 0
-        for before in range(row):
-            at += self.body_size(before)
+        for earlier in range(row):
+            at += self.body_size(earlier)
         return at
 
     def identify(self, stamp: bytearray, ts_at: int, body: bytearray, at: int, size: int) -> None:
-        """Compute a message's id into `id`."""
+        """Compute the id of a message into `id`."""
         self._hash.start(self.group_ids, 0, stamp, ts_at, size)
         self._hash.update(body, at, size)
         self._hash.digest_into(self.id, 0)
 
     def publish(self, payload: "bytes | bytearray", size: int, stamp: bytearray) -> int:
-        """Put a message of ours behind all that we know; its row, or E_CAPACITY."""
+        """Publish a message that depends on all that we know; return its row or E_CAPACITY.
+
+        `payload`: `size` bytes; `stamp`: the timestamp, 8 bytes.
+        """
         head = 1 + self._parent_count * ID_SIZE
         size += head
         if (at := self._room(size, _OWN_QUARTERS)) < 0:
@@ -115,7 +120,7 @@ class Micro:
         return self._append(stamp, 0, size, 0)
 
     def take(self, stamp: bytearray, stamp_at: int, body: bytearray, at: int, size: int) -> int:
-        """Put the peer's message `id`, whose dependencies are here, into a row; it, or -1."""
+        """Store the peer's message `id`, whose dependencies are here; return its row, or -1."""
         if (start := self._room(size, _QUARTERS)) < 0:
             return -1
         copy(self.bodies, start, body, at, size)
@@ -123,7 +128,7 @@ class Micro:
         return self._append(stamp, stamp_at, size, 1)
 
     def _append(self, stamp: bytearray, stamp_at: int, size: int, new: int) -> int:
-        """Make the row of the message `id`, whose body lies behind the last one."""
+        """Append a row for the message `id`, whose body is after the last one in `bodies`."""
         at = self.rows * self.stride
         fill(self.table, at, self.stride, 0)
         copy(self.table, at, self.id, 0, ID_SIZE)
@@ -136,9 +141,9 @@ class Micro:
         return self.rows - 1
 
     def _room(self, size: int, quarters: int) -> int:
-        """Where a body of `size` bytes may begin within so many quarters of all room.
+        """Return where in `bodies` a body of `size` bytes fits, within so many quarters.
 
-        Settled messages go, oldest first; -1, and counted, where that is not enough.
+        Removes settled messages, the oldest ones first; -1, and counted, if that is not enough.
         """
         rows = self._rows_max * quarters // _QUARTERS
         space = len(self.bodies) - len(self.bodies) // _QUARTERS * (_QUARTERS - quarters)
@@ -153,7 +158,7 @@ class Micro:
         return self._used
 
     def _may_go(self, row: int) -> bool:
-        """True when the client has taken it and every peer holds it and knows that we do."""
+        """Return True if the client has taken it, and every peer holds it and knows that we do."""
         at = row * self.stride
         for peer in range(self.peers):
             if self.table[at + CELLS_AT + peer * CELL_SIZE] != HOLD:
@@ -172,14 +177,14 @@ class Micro:
         copy(self.table, at, self.table, at + self.stride, self.rows * self.stride - at)
 
     def next_event(self) -> int:
-        """The oldest row that the client has not taken, or -1; valid until the next call."""
+        """Return the oldest row that the client has not taken, or -1."""
         for row in range(self.rows):
             if self.table[row * self.stride + NEW_AT]:
                 return row
         return -1
 
     def done(self, row: int) -> None:
-        """The client has taken it: it is acknowledged, and what we write next comes after it."""
+        """Record that the client has taken a row: acknowledge it, and depend on it from now on."""
         at = row * self.stride
         self.note(self.table, at)
         self.table[at + NEW_AT] = 0
@@ -188,7 +193,7 @@ class Micro:
         self._parent_count = self._own + 1
 
     def outstanding(self) -> int:
-        """Rows that some peer is not known to hold, or that the client has not taken."""
+        """Return how many rows some peer may lack, or the client has not taken."""
         count = 0
         for row in range(self.rows):
             if not self._may_go(row):

@@ -1,10 +1,10 @@
-"""A micro member's serial line: two buffers of 256 bytes, one frame each way at a time.
+"""The serial line of a micro member: two buffers of 256 bytes, one frame at a time each way.
 
-The bytes are those of docs/SPEC.md 7.1. Frames have at most 251 bytes, so that COBS needs one code
-byte in front and none within, and both directions are coded in place; the other end must not send
-longer ones. What is damaged or longer is dropped and counted.
+The bytes are those of docs/SPEC.md 7.1. Frames have at most 251 bytes, so that COBS needs a single
+code byte at the start, and both directions are coded in place; the other end must not send longer
+ones. Damaged and longer frames are dropped and counted.
 
-The stream never waits: `readinto(buf)` and `write(buf, at, size)` return None when they would.
+The stream never blocks: `readinto(buf)` and `write(buf, at, size)` return None if they would.
 """
 
 from drupelet.base.compat import const
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drupelet.micro.link import MicroLink
 
     class Stream(Protocol):
-        """machine.UART(timeout=0), or a terminal that never waits."""
+        """machine.UART(timeout=0), or a terminal that never blocks."""
 
         def readinto(self, buf: bytearray) -> int | None: ...
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 _BUFFER_SIZE = const(256)  # delimiter, code, frame, crc, delimiter
 _READ_SIZE = const(16)
-_READS_MAX = const(32)  # in one call: as much as two frames
+_READS_MAX = const(32)  # per call: about two frames
 _AROUND_SIZE = const(3)  # code byte and CRC
 _CRC_START = const(0xFFFF)
-# What the line did not take waits for the next call, after about so long.
+# Delay of the next call if the line did not take all bytes.
 _BUSY_MS = const(5)
 
 
 class MicroSerial:
-    """One link over one stream: call `pump` for ever."""
+    """One link over one stream: call `pump` in a loop."""
 
     def __init__(self, link: "MicroLink", stream: "Stream") -> None:
         self._link = link
@@ -44,12 +44,12 @@ class MicroSerial:
         self._rx_end = 0
         self._tx = bytearray(_BUFFER_SIZE)
         self._tx_at = 0
-        # A delimiter first: half a frame of an earlier life ends there.
+        # A delimiter first: it ends a partial frame from before a reset.
         self._tx_end = 1
         self.damaged = 0
 
     def pump(self, now_ms: int) -> int:
-        """Take in what has come, send what is due; milliseconds until the next call."""
+        """Read what has arrived, send what is due; return the ms until the next call."""
         for _ in range(_READS_MAX):
             if not (got := self._stream.readinto(self._chunk)):
                 break
@@ -75,7 +75,7 @@ class MicroSerial:
                 self.damaged += 1
 
     def _decode(self, end: int) -> int:
-        """The size of the frame in rx[:end], then at its beginning; 0 for damage."""
+        """Decode rx[:end] in place; return the size of the frame at its start, 0 if damaged."""
         rx = self._rx
         at = 0
         while at < end < _BUFFER_SIZE:
@@ -83,14 +83,14 @@ class MicroSerial:
             rx[at] = 0
             at += code
         size = end - _AROUND_SIZE
-        # The CRC of data and its own CRC is zero.
+        # The CRC of data followed by its CRC is zero.
         if at != end or size < 1 or crc16(rx, 1, end - 1, _CRC_START):
             return 0
         copy(rx, 0, rx, 1, size)
         return size
 
     def _encode(self, size: int) -> None:
-        """Make the wire's bytes of the frame in tx[:size], in place."""
+        """Encode the frame in tx[:size] in place."""
         tx = self._tx
         copy(tx, 1, tx, 0, size)
         put_u16(tx, size + 1, crc16(tx, 1, size, _CRC_START))
@@ -105,7 +105,7 @@ class MicroSerial:
         self._tx_end = end + 1
 
     def _flush(self) -> bool:
-        """True when nothing waits for the line any more."""
+        """Write to the line; return True if nothing is left to write."""
         while self._tx_at < self._tx_end:
             taken = self._stream.write(self._tx, self._tx_at, self._tx_end - self._tx_at)
             if not taken:

@@ -1,4 +1,4 @@
-"""What the issuer of our keys may tell us through a sealed link: REKEY and REVOKE (SPEC 11.7).
+"""Control frames of the issuer of our keys, through a sealed link: REKEY and REVOKE (SPEC 11.7).
 
 REKEY  | 1 | generation u16 | root [32]
 REVOKE | 2 | device id [4] | kid u16
@@ -46,7 +46,7 @@ REVOKE_SIZE = const(7)
 
 
 def take_control(seal: "SealFields", buf: bytearray, at: int, size: int) -> int:
-    """Obey an authentic control frame: 0, E_PEER if it makes no sense, or the key port's code."""
+    """Carry out an authentic control frame; OK, E_PEER if malformed, or the key port's code."""
     kind = buf[at]
     if kind == REVOKE and size == REVOKE_SIZE:
         if seal.flags & BUNDLE:
@@ -60,7 +60,7 @@ def take_control(seal: "SealFields", buf: bytearray, at: int, size: int) -> int:
         code = _begin(seal, buf, at, generation)
         fill(buf, at, size, 0)
     elif generation == newest:
-        code = OK  # told again: we have it
+        code = OK  # a retransmission: we have this root
     else:
         return E_PEER
     if code == OK:
@@ -72,7 +72,10 @@ def take_control(seal: "SealFields", buf: bytearray, at: int, size: int) -> int:
 
 
 def _begin(seal: "SealFields", buf: bytearray, at: int, generation: int) -> int:
-    """Make all four chains; none is sent on before all are there, for none begins twice."""
+    """Begin all four chains of a new root; OK, or the key port's code.
+
+    The send chains wait (FLAG_WAITING) until all four are durable: no chain may begin twice.
+    """
     context = seal.context
     rows = context.rows
     flags = FLAG_ISSUER | FLAG_WAITING
@@ -88,14 +91,17 @@ def _begin(seal: "SealFields", buf: bytearray, at: int, generation: int) -> int:
 
 
 def catch_up(seal: "SealFields", generation: int) -> None:
-    """After chains of `generation` were made: theirs was the row of the one before the last."""
+    """Reload a seal if the chains of `generation` replaced the records that it uses.
+
+    There are two records per chain, so those of the generation before the last are overwritten.
+    """
     seal.flags |= RENAMED
     if get_u16(seal.context.rows, seal.at + GENERATION_IN_AT) + 1 < generation:
         seal.load()
 
 
 def newest_generation(seal: "SealFields") -> int:
-    """The highest generation of the bundles' send chains, which are written last; -1 for none."""
+    """Return the highest generation of the bundle send chain, which is written last; -1: none."""
     record = seal.context.record
     newest = -1
     for parity in (0, 1):
@@ -105,8 +111,9 @@ def newest_generation(seal: "SealFields") -> int:
 
 
 def end_waiting(keys: "KeyPort", record: bytearray, generation: int) -> int:
-    """Both ends have a generation: its send chains are used, older ones go. Call it again after
-    a code that is not OK; `record` is overwritten.
+    """Begin to use the send chains of a generation that both ends have; drop the older ones.
+
+    Returns OK or the key port's code; then call it again. `record` is overwritten.
     """
     code = OK
     for carrier_class in (0, 1):
@@ -125,32 +132,33 @@ def end_waiting(keys: "KeyPort", record: bytearray, generation: int) -> int:
 
 
 def _drop_older(keys: "KeyPort", record: bytearray, row: int, generation: int) -> int:
-    # The row of the generation before may be that of the one behind: there are two for each chain.
+    # There are two rows per chain, so this row may hold the next generation already.
     if keys.load(row, record) != OK or get_u16(record, RECORD_GENERATION_AT) >= generation:
         return OK
     return keys.drop(row)
 
 
 def _renew(seal: "SealFields", generation: int) -> None:
-    """No seal of the peer's goes on with an epoch of an older generation."""
+    """Make all seals of the peer that use an older generation open a new epoch."""
     context = seal.context
     for other in context.seals:
-        theirs = get_u16(context.rows, other.at + GENERATION_AT)
-        if other.keys is seal.keys and theirs != generation:
+        generation_of_other = get_u16(context.rows, other.at + GENERATION_AT)
+        if other.keys is seal.keys and generation_of_other != generation:
             other.flags |= RENEW
 
 
 def turn_over(seal: "SealFields", row: int, generation: int) -> int:
-    """The peer was heard in a new generation, so it has the new root: OK, or a code.
+    """Switch to a generation in which the peer was heard, so it has the new root; OK, or a code.
 
-    Dropping the older receive record is last: until then a cut, or a code, leaves us in the
-    generation before, and the next frame does it all again. The one at `row` is loaded then.
+    The older receive record is dropped last: after a power cut or an error before that we are
+    still in the old generation, and the next frame repeats the switch. Then the receive record at
+    `row` is loaded into the context.
     """
     keys = seal.keys
     record = seal.context.record
     rows = seal.context.rows
     code = end_waiting(keys, record, generation)
-    if code == OK and not seal.flags & BUNDLE:  # the topics of before are not listened to then
+    if code == OK and not seal.flags & BUNDLE:  # the topics of the old name key are given up
         code = _drop_older(keys, record, row_of(NAME, 0, generation) ^ 1, generation)
     if code == OK:
         code = _drop_older(keys, record, row ^ 1, generation)

@@ -1,5 +1,5 @@
 # host only: a board reads the row itself
-"""A seal for who may not import it: what its parts get, and its fields by their names."""
+"""The shape of a seal for modules that may not import it, and its row's fields as attributes."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from drupelet.seal import record as row
 
 
 class ContextPort(Protocol):
-    """What all seals of a device share; `seal.SealContext`."""
+    """What all seals of a device share; see `seal.SealContext`."""
 
     rows: bytearray
     record: bytearray
@@ -19,7 +19,7 @@ class ContextPort(Protocol):
 
 
 def _bit(mask: int) -> property:
-    """A flag."""
+    """Return an attribute for a flag of `Seal.flags`."""
 
     def get(seal: "SealFields") -> bool:
         return seal.flags & mask != 0
@@ -31,7 +31,7 @@ def _bit(mask: int) -> property:
 
 
 def _number(place: int, size: int) -> property:
-    """A number of the row."""
+    """Return an attribute for the big-endian integer of `size` bytes at `place` of the row."""
 
     def get(seal: "SealFields") -> int:
         at = seal.at + place
@@ -45,7 +45,7 @@ def _number(place: int, size: int) -> property:
 
 
 class SealFields:
-    """What `Seal` is on a host besides: a field for each number of its row."""
+    """Base class of `Seal` on a host: attributes for the flags and numbers of its row."""
 
     context: ContextPort
     keys: KeyPort
@@ -83,10 +83,5 @@ class SealFields:
 
     @property
     def confirmed(self) -> bool:
-        """The peer has our epoch open."""
+        """Whether the peer has confirmed that it has our epoch open."""
         return not self.flags & row.UNCONFIRMED
-
-    @property
-    def kid_out(self) -> int:
-        """The key id of what goes out."""
-        return int(self.kid_in) ^ 1

@@ -1,15 +1,15 @@
-"""Sealed links: every frame of a carrier encrypted and authenticated (docs/SPEC.md 11).
+"""Sealed links: encrypts and authenticates every frame of a carrier (docs/SPEC.md 11).
 
     off len
     0   1    flags   bits 7-6 "10", 5 SALT, 4 FINAL, 3 generation & 1, 2-0 type
-    1   2    kid     names sender, receiver and carrier class
-    3   3    epoch   of the sender: durable before its first frame
+    1   2    kid     identifies sender, receiver and carrier class
+    3   3    epoch   of the sender, durable before its first frame
     6   1    seq     0 to 255, then a new epoch
     7   8    salt    only with SALT
     ..       ciphertext, then a tag of 8 or 16 bytes
 
-A frame of a confirmed epoch is sealed and opened without an allocation, as long as its cipher is
-one of those that the device keeps: one per seal, two at least.
+Sealing and opening a frame of a confirmed epoch allocates nothing if its cipher is cached. The
+device caches one cipher per seal, at least two.
 """
 
 from drupelet.base.compat import ON_BOARD, const
@@ -64,13 +64,13 @@ HEAD_SIZE = const(7)
 SALTED_SIZE = const(15)
 STATUS_SIZE = const(9)
 # Bits of the status' last byte.
-_OPEN = const(1)  # the epoch seen is open here
-_STATUS_SEEN = const(2)  # and its status came
-_ASK = const(4)  # our own epoch is not confirmed: tell yours
-_SEEN_PARITY = const(8)  # generation & 1 of the epoch seen
-_SALT_BITS = const(0xF0)  # of the second byte of its salt; the first one begins the status
+_OPEN = const(1)  # the sender has the reader's epoch that the status names open
+_STATUS_SEEN = const(2)  # and has received a status in it
+_ASK = const(4)  # the sender's own epoch is not confirmed: it asks for the reader's status
+_SEEN_PARITY = const(8)  # generation & 1 of the named epoch
+_SALT_BITS = const(0xF0)  # from the second byte of its salt; the first is the status' first byte
 
-_CLASS_BIT = const(3)  # of the flags: BUNDLE
+_CLASS_BIT = const(3)  # position of BUNDLE in the flags
 _GENERATION_NONE = const(0xFFFF)
 _KEY_SIZE = const(32)
 _WINDOW_SIZE = const(32)
@@ -80,10 +80,11 @@ _SALT_SIZE = const(8)
 
 
 class SealContext:
-    """What all seals of a device share: their rows, and ciphers of keys used lately.
+    """What all seals of a device share: their rows, and a cache of ciphers.
 
-    store_gen: 4 bytes; old_max: epochs that are kept for stragglers, of all peers together;
-    forged_max: wrong tags of open epochs that are tried in a slice of 64 ms, 4 to 255.
+    store_gen: 4 bytes. steps_max: most chain steps computed for one frame. old_max: how many older
+    epochs of peers are kept for late frames, in total. forged_max: after this many wrong tags
+    in open epochs, 4 to 255, no more frames are tried within a slice of 64 ms.
     """
 
     def __init__(
@@ -99,28 +100,28 @@ class SealContext:
         self.forged_max = forged_max
         self.old_next = 0
         self.rows = bytearray(old_max * OLD_SIZE)
-        self.places = [-1, -1]  # where the keys of the ciphers are in `rows`
+        self.places = [-1, -1]  # offset in `rows` of the key of each cached cipher; -1: free
         self.ciphers: "list[Cipher]" = [None, None]
         self.seals: "list[Seal]" = []
-        self._next = 0  # to go when there is a new one
+        self._next = 0  # the cache entry to evict next
         self.record = bytearray(52)
         self.nonce = bytearray(_IV_SIZE)
-        self.at = 0  # where `Seal.open` left the plaintext
-        self.final = False  # and whether the frame was the last of a bundle
+        self.at = 0  # offset of the plaintext that `Seal.open` opened
+        self.final = False  # whether that frame was the last of a bundle
 
     def cipher(self, place: int, new: "Cipher" = None) -> "Cipher":
-        """The cipher of the key at rows[place]. `new`: the key is new, and this is its cipher."""
+        """Return the cipher of the key at rows[place]; `new`: put this cipher into the cache."""
         places = self.places
         ciphers = self.ciphers
-        free = self._next
+        victim = self._next
         for i in range(len(places)):
             if places[i] == place:
                 if new is not None:
                     ciphers[i] = new
                 return ciphers[i]
             if places[i] < 0:
-                free = i
-        i = free
+                victim = i
+        i = victim
         self._next = (i + 1) % len(places)
         places[i] = -1
         ciphers[i] = None
@@ -129,7 +130,7 @@ class SealContext:
         return ciphers[i]
 
     def forget(self, place: int) -> None:
-        """The key at rows[place] is used no more."""
+        """Drop the cipher of the key at rows[place] from the cache."""
         for i in range(len(self.places)):
             if self.places[i] == place:
                 self.places[i] = -1
@@ -137,11 +138,11 @@ class SealContext:
 
 
 class Seal(SealFields):
-    """The chains of one peer and carrier class, both ways. Call `load` before anything else."""
+    """The key chains of one peer and carrier class, both ways; call `load` first."""
 
-    # What few seals ever need is in the class, so that the others spend no RAM on it.
-    skip_ms = -1  # of the last long skip; -1 none
-    ahead: "bytearray | None" = None  # a chain key on the way to an epoch far ahead
+    # Rarely used fields are class attributes: an instance takes RAM for one only once it is set.
+    skip_ms = -1  # when many steps were computed last; -1: never
+    ahead: "bytearray | None" = None  # the chain key on the way to an epoch far ahead
     ahead_epoch = 0
     clones = unknown = 0
 
@@ -158,7 +159,7 @@ class Seal(SealFields):
             context.ciphers.append(None)
 
     def close(self) -> None:
-        """Revoked: nothing is sealed or opened any more."""
+        """Erase the keys after a revocation: nothing is sealed or opened any more."""
         self.flags = CLOSED
         context = self.context
         context.forget(self.at + OUT_AT)
@@ -167,15 +168,15 @@ class Seal(SealFields):
         fill(context.rows, self.at, ROW_SIZE, 0)
 
     def count(self, what: int) -> None:
-        """One more of what is counted at this place of the row."""
+        """Increment the counter at offset `what` of the row; it saturates at 65,535."""
         rows = self.context.rows
         what += self.at
-        many = get_u16(rows, what) + 1
-        if many < 0x10000:
-            put_u16(rows, what, many)
+        total = get_u16(rows, what) + 1
+        if total < 0x10000:
+            put_u16(rows, what, total)
 
     def grow_old(self, units: int) -> None:
-        """So many units of 65,536 ms went by: an epoch of 30 days ends."""
+        """Add `units` of 65,536 ms to our epoch's age; renew the epoch at 30 days."""
         rows = self.context.rows
         units += get_u16(rows, self.at + AGE_AT)
         if units >= SEAL_AGE_MAX:
@@ -186,7 +187,7 @@ class Seal(SealFields):
     # --- out ---
 
     def prepare(self) -> int:
-        """Open an epoch if the next frame needs one; OK, or a code: nothing may be sent."""
+        """Open an epoch if the next frame needs a new one; OK, or a code: send nothing."""
         if self.flags & CLOSED:
             return E_PEER
         if self.flags & (OUT_OPEN | RENEW) == OUT_OPEN:
@@ -194,15 +195,15 @@ class Seal(SealFields):
         return self._open_send()
 
     def room(self) -> int:
-        """The most bytes of plaintext in a frame that carries its salt."""
+        """Return how many bytes of plaintext fit in a frame with a salt."""
         rows = self.context.rows
         return get_u16(rows, self.at + FRAME_SIZE_AT) - SALTED_SIZE - rows[self.at + TAG_SIZE_AT]
 
     def seal_into(self, out: bytearray, frame: "bytes | bytearray", size: int, kind: int) -> int:
-        """Seal frame[:size] into `out`; its size there, or a code below 0: do not send.
+        """Seal frame[:size] into `out`; return the sealed size, or a negative code: send nothing.
 
-        `kind` is TYPE_DATA, with FINAL or not, or TYPE_CONTROL. Data carries our status in front
-        when that is due and fits.
+        `kind` is TYPE_DATA or TYPE_CONTROL, with or without FINAL. Our status is put in front of
+        data if it is due and there is room.
         """
         code = self.prepare()
         if code != OK:
@@ -212,9 +213,9 @@ class Seal(SealFields):
         at = self.at
         seq = rows[at + SEQ_AT]
         salted = self.flags & (BUNDLE | UNCONFIRMED) == UNCONFIRMED
-        # Again with frames 4, 8, 16 ...: the first one may have been lost.
-        due = self.flags & OWES or (salted and not seq & (seq - 1 | 3))
-        if due and not kind & _TYPE and self.room() >= STATUS_SIZE + size:
+        # Repeat it with frames 4, 8, 16 ..., in case the first was lost.
+        is_status_due = self.flags & OWES or (salted and not seq & (seq - 1 | 3))
+        if is_status_due and not kind & _TYPE and self.room() >= STATUS_SIZE + size:
             kind |= TYPE_STATUS
         head = HEAD_SIZE
         if kind & TYPE_STATUS or salted or not seq:
@@ -231,7 +232,7 @@ class Seal(SealFields):
         out[2] = rows[at + KID_AT + 1] ^ 1
         copy(out, 3, rows, at + OUT_EPOCH_AT, 3)
         out[6] = seq
-        # Before the key is used, whatever happens then.
+        # Advance before the key is used: a nonce must not be used twice, whatever fails.
         rows[at + SEQ_AT] = seq + 1 & 255
         if seq == 255:
             self.flags |= RENEW
@@ -242,7 +243,8 @@ class Seal(SealFields):
         return head + size + tag_size
 
     def _put_status(self, out: bytearray, at: int) -> None:
-        # A peer that was set back used its epoch's number before: the salt says which of the two.
+        # A peer restored from an older copy uses an epoch number again: the salt tells which of
+        # the two epochs we mean.
         rows = self.context.rows
         row = self.at
         out[at] = rows[row + IN_SALT_AT]
@@ -256,7 +258,7 @@ class Seal(SealFields):
         self.flags &= ~(OWES | URGENT)
 
     def set_nonce(self, okm: "bytes | bytearray", at: int, seq: int) -> None:
-        """Put the nonce of frame `seq` together from the IV behind a key."""
+        """Set context.nonce for frame `seq`, from the IV behind the key at okm[at]."""
         nonce = self.context.nonce
         copy(nonce, 0, okm, at + _IV, _IV_SIZE)
         nonce[12] ^= seq
@@ -264,17 +266,18 @@ class Seal(SealFields):
     # --- in ---
 
     def open(self, buf: bytearray, size: int, now_ms: int) -> int:
-        """Open the frame buf[:size] in place: the size of what is in it for the link, at
-        buf[context.at]; 0 when it is authentic but there is nothing; E_PEER when it is refused.
-        E_STORAGE: its epoch could not be made durable, so it counts as lost.
+        """Open the frame buf[:size] in place; return the size of the data for the link.
+
+        The data is at buf[context.at]; 0: the frame is authentic, but has none. E_PEER: the frame
+        is refused. E_STORAGE: its epoch could not be made durable, so it counts as lost.
         """
         flags = buf[0]
         rows = self.context.rows
         at = self.at
         head = SALTED_SIZE if flags & _SALT else HEAD_SIZE
         text = size - head - rows[at + TAG_SIZE_AT]
-        wrong = self.flags & CLOSED or text < 0 or flags & 0xC0 != _VERSION
-        if wrong or not equal(buf, 1, rows, at + KID_AT, 2):
+        is_wrong = self.flags & CLOSED or text < 0 or flags & 0xC0 != _VERSION
+        if is_wrong or not equal(buf, 1, rows, at + KID_AT, 2):
             return E_PEER
         if (
             self.flags & IN_OPEN
@@ -286,7 +289,7 @@ class Seal(SealFields):
         return self._open_other(buf, head, text, now_ms)
 
     def _open_with(self, place: int, buf: bytearray, head: int, text: int, now_ms: int) -> int:
-        """Open with the key at rows[place], whose window is behind it."""
+        """Open a frame with the key at rows[place], which its replay window follows."""
         context = self.context
         rows = context.rows
         seq = buf[6]
@@ -308,7 +311,7 @@ class Seal(SealFields):
         return self._take(place, buf, head, text)
 
     def _may_try(self, failed_at: int, now_ms: int) -> bool:
-        """False while too many frames of this kind failed within a slice of 64 ms."""
+        """Whether to try a frame: False if too many of its kind failed in this slice of 64 ms."""
         rows = self.context.rows
         at = self.at
         if rows[at + SLICE_AT] != now_ms >> 6 & 255:
@@ -318,14 +321,14 @@ class Seal(SealFields):
         return rows[at + failed_at] < (most if failed_at == FAILED_AT else most >> 2)
 
     def _failed(self, failed_at: int) -> None:
-        """A tag was wrong, after `_may_try`: noise, or somebody tries."""
+        """Count a wrong tag, after `_may_try`: noise or a forgery."""
         self.context.rows[self.at + failed_at] += 1
         self.count(FORGED_AT)
 
     def _take(self, place: int, buf: bytearray, head: int, text: int) -> int:
-        """Do what an authentic frame asks for; the size of what is for the link, or a code.
+        """Handle an authentic frame by its type; return the size of its data, or a code.
 
-        The frame counts as opened, unless what it asks for could not be kept.
+        The frame is marked in the replay window unless the key port failed (E_STORAGE).
         """
         flags = buf[0]
         kind = flags & _TYPE
@@ -337,7 +340,7 @@ class Seal(SealFields):
         result = E_PEER
         if kind == TYPE_DATA:
             if flags & _SALT:
-                self.flags |= OWES  # the peer does not know that we have its epoch
+                self.flags |= OWES  # the peer does not know that we have its epoch open
             result = text
         elif kind == TYPE_STATUS and text >= STATUS_SIZE:
             newer = not self.flags & STATUS_SEEN or buf[6] > rows[self.at + STATUS_SEQ_AT]
@@ -346,13 +349,13 @@ class Seal(SealFields):
                 self.flags |= STATUS_SEEN
                 self._take_status(buf, head)
                 if text == STATUS_SIZE and self.flags & OWES:
-                    self.flags |= URGENT  # a peer with nothing else to say waits for ours
+                    self.flags |= URGENT  # a peer that sends only its status waits for ours
             context.at += STATUS_SIZE
             result = text - STATUS_SIZE
         elif kind == TYPE_CONTROL and self.flags & ISSUER:
             result = take_control(self, buf, head, text)
         elif kind > TYPE_CONTROL:
-            self.unknown += 1  # 3 is kept for firmware, the others for nothing yet
+            self.unknown += 1  # type 3 is reserved for firmware, the others are unassigned
         if result != E_STORAGE:
             rows[place + WINDOW + (buf[6] >> 3)] |= 1 << (buf[6] & 7)
         return result
@@ -364,7 +367,7 @@ class Seal(SealFields):
         if not equal(buf, at + 4, rows, row + PEER_GEN_AT, 4):
             if not equal(rows, row + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
                 self.flags |= PEER_LOST
-                # What left before the loss speaks of what is lost: it comes too late.
+                # Frames from before the loss acknowledge what is lost now: refuse them.
                 self._old(True)
             copy(rows, row + PEER_GEN_AT, buf, at + 4, 4)
         if caps & _ASK:
@@ -374,33 +377,33 @@ class Seal(SealFields):
         seen = get_u24(buf, at + 1)
         ours = get_u24(rows, row + OUT_EPOCH_AT)
         if seen - ours > self.context.steps_max:
-            return  # further than we could follow
+            return  # further ahead than we could follow
         put_u24(rows, row + ANSWERED_AT, seen)
         if self.flags & BUNDLE:
             if seen == ours and self.flags & OUT_OPEN:
                 self.flags &= ~ANEW
             return
-        same = buf[at] == rows[row + OUT_SALT_AT]
-        same = same and not (caps ^ rows[row + OUT_SALT_AT + 1]) & _SALT_BITS
-        if seen == ours and caps & _OPEN and same:
+        is_same_salt = buf[at] == rows[row + OUT_SALT_AT]
+        is_same_salt = is_same_salt and not (caps ^ rows[row + OUT_SALT_AT + 1]) & _SALT_BITS
+        if seen == ours and caps & _OPEN and is_same_salt:
             if caps & _STATUS_SEEN:
                 self.flags &= ~(UNCONFIRMED | ANEW)
             else:
                 self.flags |= OWES
         elif seen >= ours or not self.flags & UNCONFIRMED:
-            # Closed there, or we or the peer are older than we were: nothing in this epoch counts.
+            # The peer has closed this epoch, or one of us was restored from an older copy.
             self.flags |= RENEW | OWES
 
     def settle(self) -> None:
-        """The peer is offered again what it lost: from now on its store's generation is known."""
+        """Accept the peer's new store_gen: its messages have been marked to be offered again."""
         self.flags &= ~PEER_LOST
 
     # --- once per epoch ---
-    # Our epoch is durable before its first frame leaves, the peer's only after a tag was right and
-    # before anything of it is handed on (docs/SPEC.md 11.4).
+    # Our epoch becomes durable before its first frame is sent; the peer's, once a tag was right
+    # and before any of its data is handed on (docs/SPEC.md 11.4).
 
     def load(self) -> int:
-        """Take up the chains: OK, E_STORAGE when there are none, E_PEER when revoked."""
+        """Load the chains from the key port; OK, E_STORAGE: there are none, E_PEER: revoked."""
         context = self.context
         record = context.record
         rows = context.rows
@@ -408,7 +411,7 @@ class Seal(SealFields):
         code = self._choose(RECEIVE)
         if code != OK:
             return code
-        # Whatever was open before a reboot is closed: its window is gone.
+        # The epochs that were open before a reboot are closed, as their replay windows are lost.
         self.flags &= ~(OUT_OPEN | IN_OPEN | ISSUER)
         self._old(True)
         put_u24(rows, at + WHOLE_EPOCH_AT, 0)
@@ -427,7 +430,7 @@ class Seal(SealFields):
             record = self.context.record
             rows = self.context.rows
             at = self.at
-            # Of the same generation the peer may have answered more since then.
+            # In the same generation, ANSWERED_AT may be newer than the record.
             if not equal(record, RECORD_GENERATION_AT, rows, at + GENERATION_AT, 2):
                 self.flags |= RENAMED
                 copy(rows, at + GENERATION_AT, record, RECORD_GENERATION_AT, 2)
@@ -436,7 +439,10 @@ class Seal(SealFields):
         return code
 
     def _choose(self, direction: int) -> int:
-        """Load the record in use: the older generation to receive, the newest that may to send."""
+        """Load the record in use into the context; OK or a code, as `load`.
+
+        To receive, the older generation is used; to send, the newest that does not wait.
+        """
         record = self.context.record
         chosen = -1
         row = 0
@@ -455,7 +461,7 @@ class Seal(SealFields):
         return E_STORAGE if chosen < 0 else self.keys.load(row, record)
 
     def _open_send(self) -> int:
-        """Open the next epoch of ours: durable, then usable."""
+        """Open our next epoch: make its record durable, then use its key; OK or a code."""
         context = self.context
         record = context.record
         code = self._load_send()
@@ -468,7 +474,7 @@ class Seal(SealFields):
         epoch = max(base, answered) + 1
         unanswered = epoch - answered
         if unanswered == SEAL_JUMP_AFTER or unanswered == SEAL_JUMP + 8 * SEAL_JUMP_AFTER:
-            epoch += SEAL_JUMP  # an older copy of ourselves may have been put back
+            epoch += SEAL_JUMP  # we may have been restored from an older copy
         if epoch > SEAL_EPOCH_MAX:
             return E_CAPACITY
         salt = bytearray(_SALT_SIZE)
@@ -497,7 +503,7 @@ class Seal(SealFields):
         return OK
 
     def _open_other(self, buf: bytearray, head: int, text: int, now_ms: int) -> int:
-        """Open a frame that is not of the peer's current epoch."""
+        """Handle a frame that does not belong to the peer's current epoch; as `open`."""
         rows = self.context.rows
         at = self.at
         epoch = get_u24(buf, 3)
@@ -511,18 +517,19 @@ class Seal(SealFields):
                 result = self._open_with(old, buf, head, text, now_ms)
                 if result != E_PEER or head == HEAD_SIZE:
                     return result
-                # It may be under another salt: who was set back to this epoch must hear of ours.
+                # It may have another salt: a peer restored to this epoch must learn our status.
             if epoch < known or (epoch == known and not self.flags & IN_OPEN):
                 head = HEAD_SIZE
         if head == HEAD_SIZE:
-            # Closed, or it takes us for one who knows its salt: an older copy of us was put back.
+            # The epoch is closed; or the peer believes that we know its salt, because we were
+            # restored from an older copy.
             self.count(CLOSED_EPOCH_AT)
             self.flags |= URGENT | OWES
             return E_PEER
         return self._follow(buf, text, epoch, generation, now_ms)
 
     def _follow(self, buf: bytearray, text: int, epoch: int, generation: int, now_ms: int) -> int:
-        """Try an epoch that is new to us, or the current one under another salt."""
+        """Try to open a frame of a new epoch, or of the current one with another salt."""
         context = self.context
         record = context.record
         rows = context.rows
@@ -531,14 +538,15 @@ class Seal(SealFields):
         if not self._may_try(FAILED_OTHER_AT, now_ms) or self.keys.load(row, record) != OK:
             return E_PEER
         base = get_u32(record, RECORD_EPOCH_AT)
-        same = generation == get_u16(rows, at + GENERATION_IN_AT)
-        known = get_u24(rows, at + IN_EPOCH_AT) if same else base
-        again = same and epoch == known
-        if epoch <= base and not again:
+        is_same_generation = generation == get_u16(rows, at + GENERATION_IN_AT)
+        known = get_u24(rows, at + IN_EPOCH_AT) if is_same_generation else base
+        is_current = is_same_generation and epoch == known
+        if epoch <= base and not is_current:
             return E_PEER
-        # While a loss is not seen to, a new root waits: its record would not tell of it.
+        # Until a loss is handled (`settle`) do not switch to a new root: its record would not say
+        # that the peer's store changed.
         if get_u16(record, RECORD_GENERATION_AT) != generation or (
-            not same and self.flags & PEER_LOST
+            not is_same_generation and self.flags & PEER_LOST
         ):
             return E_PEER
         if epoch - known > SEAL_SKIP_FREE and not self._may_skip(now_ms):
@@ -555,15 +563,15 @@ class Seal(SealFields):
         ):
             self._failed(FAILED_OTHER_AT)
             return E_PEER
-        if again:
-            self.clones += 1  # two senders in one epoch: a clone, or one that was set back
+        if is_current:
+            self.clones += 1  # two senders in one epoch: a clone, or a restored older copy
             self.flags |= URGENT | OWES
             return E_PEER
         has_status = buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE
         if has_status and equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
             copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # its first status
-        code = OK if same else turn_over(self, row, generation)
-        if code == OK and not self.flags & BUNDLE:  # else once its bundle was read whole
+        code = OK if is_same_generation else turn_over(self, row, generation)
+        if code == OK and not self.flags & BUNDLE:  # a bundle's: in `commit`
             code = self._keep(row, epoch, key)
         fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
         if code != OK:
@@ -572,40 +580,41 @@ class Seal(SealFields):
         return self._take(at + IN_AT, buf, SALTED_SIZE, text)
 
     def _keep(self, row: int, epoch: int, key: "bytes | bytearray") -> int:
-        """Make a receive epoch durable in the record that was loaded; a code of the key port."""
+        """Make a receive epoch durable in the loaded record; OK or the key port's code."""
         record = self.context.record
         put_u32(record, RECORD_EPOCH_AT, epoch)
         copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
-        if not self.flags & PEER_LOST:  # else it still says what the peer had
+        if not self.flags & PEER_LOST:  # else keep the old store_gen until the loss is handled
             copy(record, RECORD_EXTRA_AT, self.context.rows, self.at + PEER_GEN_AT, 4)
         finish(record)
         return self.keys.save(row, record)
 
     def _may_skip(self, now_ms: int) -> bool:
-        """Whether many steps may be computed now: they cost time, and the frame may be forged."""
+        """Whether many steps may be computed now: they take time, and the frame may be forged."""
         if self.skip_ms >= 0 and elapsed_ms(now_ms, self.skip_ms) < SEAL_SKIP_MS:
             return False
         self.skip_ms = now_ms
         return True
 
     def _key_of(self, epoch: int, base: int) -> "bytes | bytearray | None":
-        """CK(epoch), from the record's; None: so far ahead that only some steps were taken now.
+        """Return CK(epoch), computed from the loaded record; None: it takes more steps.
 
-        The key on the way stays in RAM, not in the record: no authentic frame has confirmed it.
+        Then `ahead` has the key so far, for the next frame. It is not written to the record,
+        because no authentic frame has confirmed it.
         """
         key = self.context.record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE]
         if self.ahead is not None and base < self.ahead_epoch <= epoch:
             key = self.ahead
             base = self.ahead_epoch
-        most = self.context.steps_max
-        if epoch - base <= most:
+        steps_max = self.context.steps_max
+        if epoch - base <= steps_max:
             return step(key, base, epoch - base)
-        self.ahead = bytearray(step(key, base, most))
-        self.ahead_epoch = base + most
+        self.ahead = bytearray(step(key, base, steps_max))
+        self.ahead_epoch = base + steps_max
         return None
 
     def _old(self, drop: bool) -> int:
-        """Where the peer's older epoch is in `rows`; -1: nowhere. drop: it is kept no more."""
+        """Return the offset of the peer's older epoch in `rows`, -1: none. drop: erase it."""
         context = self.context
         for i in range(context.old_max):
             old = i * OLD_SIZE
@@ -617,7 +626,7 @@ class Seal(SealFields):
         return -1
 
     def _accept(self, okm: bytes, salt: bytearray, cipher: object, epoch: int) -> None:
-        """Make an authentic epoch the current one; the one before stays for stragglers."""
+        """Make an authentic epoch the current one; keep the previous one for late frames."""
         context = self.context
         rows = context.rows
         at = self.at
@@ -641,7 +650,7 @@ class Seal(SealFields):
             self.ahead = None
 
     def commit(self) -> int:
-        """Make the receive epoch of the last whole bundle durable: all that it brought is."""
+        """Make the epoch of the last bundle read whole durable, after its messages are; a code."""
         rows = self.context.rows
         epoch = get_u24(rows, self.at + WHOLE_EPOCH_AT)
         if not epoch:

@@ -1,13 +1,13 @@
-"""Key state over a deep sleep: an epoch goes on, for one write of flash less (SPEC 11.6).
+"""Seal state for a deep sleep: continuing an epoch saves a flash write (docs/SPEC.md 11.6).
 
-What is exported may be imported once: the owner marks the snapshot as used before the first frame
-leaves. It fits only the records that it was made beside, so it is never older than they are.
+An exported state may be imported once: the owner marks the snapshot as used before the first frame
+is sent. It is accepted only with the records that it was exported with, so it is never outdated.
 
-    0   seq u8           next of ours
-    1   flags u8         as in our status: bit 0 in epoch open, 1 a status came, 2 unconfirmed
-    2   out epoch u24    and key and IV [29], salt [8]
-    42  in epoch u24     and key and IV [29]
-    74  seen [9]         highest number that was opened, and the 64 below it as bits
+    0   seq u8           of our next frame
+    1   flags u8         as in our status: bit 0 in epoch open, 1 status seen, 2 unconfirmed
+    2   out epoch u24    then key and IV [29], salt [8]
+    42  in epoch u24     then key and IV [29]
+    74  seen [9]         highest seq that was opened, and the 64 below it as bits
     83  salt [8]         of the in epoch
     91  generation u8    of both chains, modulo 256
     92  age u16          of our epoch, in units of 65,536 ms
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from drupelet.seal.seal import Seal
 
 SLEEP_SIZE = const(94)
-_SEEN = const(74)  # up to here it is as in a row
+_SEEN = const(74)  # up to here the bytes are those of a seal's row
 _IN_SALT = const(83)
 _GENERATION = const(91)
 _AGE = const(92)
@@ -47,7 +47,7 @@ _NO_EPOCH = b"\0\0\0"
 
 
 def export_into(seal: "Seal", buf: bytearray, at: int) -> int:
-    """Write what the next wake needs; its size, 0 when there is nothing worth keeping."""
+    """Write a seal's state to buf[at]; return its size, 0 if the epoch cannot be continued."""
     rows = seal.context.rows
     row = seal.at
     flags = seal.flags
@@ -68,7 +68,7 @@ def export_into(seal: "Seal", buf: bytearray, at: int) -> int:
             buf[at + _SEEN + 1 + (i >> 3)] |= 1 << (i & 7)
     buf[at + _GENERATION] = rows[row + GENERATION_AT + 1]
     copy(buf, at + _AGE, rows, row + AGE_AT, 2)
-    # From here on the copy is the one that counts.
+    # From now on only the exported copy may use this epoch.
     seal.flags &= ~OUT_OPEN
     return SLEEP_SIZE
 
@@ -78,7 +78,7 @@ def _is_seen(rows: bytearray, row: int, seq: int) -> int:
 
 
 def import_from(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
-    """Go on with an exported state, after `load`: OK, or E_PEER when it does not fit."""
+    """Continue an exported state, after `load`; OK, or E_PEER if it does not fit the records."""
     if size < SLEEP_SIZE or seal.flags & OUT_OPEN:
         return E_PEER
     rows = seal.context.rows
@@ -99,7 +99,7 @@ def import_from(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
     fill(rows, row + IN_WINDOW_AT, 32, 0)
     for seq in range(highest + 1):
         i = highest - 1 - seq
-        # What is further back than the 64 counts as opened.
+        # Sequence numbers below the 64 count as opened.
         if i < 0 or i >= 64 or buf[at + _SEEN + 1 + (i >> 3)] & 1 << (i & 7):
             rows[row + IN_WINDOW_AT + (seq >> 3)] |= 1 << (seq & 7)
     rows[row + STATUS_SEQ_AT] = 0

@@ -1,8 +1,8 @@
-"""Where a broker finds a sealed link: names that only its two ends can tell (docs/SPEC.md 7.2).
+"""A sealed link's topics on a broker: names that only its two ends can compute (docs/SPEC.md 7.2).
 
-The names of a root come from its name key, whose record stands beside those of the chains. They
-stay as long as the root does, for they have to be found again after any reboot or restore; a new
-root moves the link. Loaded when a carrier is opened or its link has a new root.
+They are derived from the root's name key, whose record is kept beside those of the chains. They
+last as long as the root, because both ends must find them again after any reboot or restore; a new
+root changes them. Loaded when a carrier is opened or its link gets a new root.
 """
 
 import binascii
@@ -31,7 +31,8 @@ _KEY_SIZE = const(32)
 
 
 def topics(seal: "Seal") -> "tuple[list[bytes], bytes]":
-    """The topics that the peer's frames come to, one for each root that it may use, and ours."""
+    """Return the topics to subscribe to, one for each root that the peer may use, and the topic to
+    publish to."""
     keys = seal.keys
     record = seal.context.record
     inboxes = []
@@ -44,11 +45,11 @@ def topics(seal: "Seal") -> "tuple[list[bytes], bytes]":
 
 
 def _topic(seal: "Seal", generation: int, sender: bytes, receiver: bytes) -> bytes:
-    """The topic of one direction: 8 letters of base64url."""
+    """Return the topic of one direction: 8 characters of base64url."""
     record = seal.context.record
     code = seal.keys.load(row_of(NAME, 0, generation), record)
     if code != OK or get_u16(record, RECORD_GENERATION_AT) != generation:
-        # A root of a version that had no names: the key id, until the next root.
+        # The root is of a version without name keys: use the key id until there is a new root.
         kid = get_u16(seal.context.rows, seal.at + KID_AT) & ~1
         return b"%04x" % (kid | (1 if sender > receiver else 0))
     key = bytes(record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE])

@@ -1,14 +1,14 @@
-"""Ids of messages whose records went to make room, in a log of its own: a ring of segments.
+"""Ids of messages whose records were reclaimed: a log of its own, a ring of segments.
 
-Without them a message that was dropped would be unknown: what depends on it would wait for ever,
-and a late copy would be delivered again. Kept is the beginning of an id and its group's number.
-Beside them stand parents that never came, for whoever was asked for them has them no more.
+Without them, children of a dropped message would wait for ever, and a late copy of it would be
+delivered again. The log keeps the first 8 bytes of each id and the number of its group, and also
+the ids of parents that never came and that no peer has any more.
 
     record   tag | rows
-    tag      0, or FLAG_INVALID for what was not valid; 1 for what never came
+    tag      0, FLAG_INVALID for invalid messages, or NEVER_CAME
     row      id [8] | group number u8
 
-Records of the message log go first: a message that is still there is not departed.
+Look into the message log first: only an id without a record there is departed.
 """
 
 from drupelet.base.compat import const
@@ -19,9 +19,9 @@ from drupelet.store.log import KIND_GONE, RECORD_EXTRA, Log
 
 NEVER_CAME = const(1)
 DEPARTED_ROW = const(9)
-_LOOK_SIZE = const(4)  # no more of what was written is read again
-_BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
-_TRIES = const(3)  # the ring is full, the flash is, and once more
+_LOOK_SIZE = const(4)  # head bytes kept of the record that was written last
+_BATCH_SIZE = const(63)  # bytes of rows in a record, 7 rows: as many as fit the scratch
+_TRIES = const(3)  # the first fails on a full ring, the second on a full flash
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class IdFilter:
-    """Which ids may be in the log: no false negatives, 4 bits per id (a Bloom filter).
+    """A Bloom filter of the ids in a log, with 4 bits per id: no false negatives.
 
-    An id is a hash already: its first 8 bytes give the 4 bit numbers. `twist` makes another key
-    of the same id.
+    An id is a hash, so its first 8 bytes give the 4 bit numbers. `twist` makes a second, different
+    key of the same id.
     """
 
     def __init__(self, size: int) -> None:
@@ -44,23 +44,23 @@ class IdFilter:
         self.count = 0
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all ids."""
         fill(self._bits, 0, len(self._bits), 0)
         self.count = 0
 
     def crowded(self) -> bool:
-        """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
+        """Return True if about 1 in 20 unknown ids passes the filter, and costs flash reads."""
         return self.count * 6 > self._mask
 
     def add(self, id: "Buffer", at: int, twist: int) -> None:
-        """Note an id."""
+        """Add an id."""
         self.count += 1
         for i in range(at, at + 8, 2):
             bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
             self._bits[bit >> 3] |= 1 << (bit & 7)
 
     def has(self, id: "Buffer", at: int, twist: int) -> bool:
-        """False: certainly not noted."""
+        """Return False if the id was certainly not added."""
         for i in range(at, at + 8, 2):
             bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
             if not self._bits[bit >> 3] & 1 << (bit & 7):
@@ -69,7 +69,7 @@ class IdFilter:
 
 
 class DepartedIds:
-    """The ring. Its oldest segment makes room, and the ids in that are forgotten and counted."""
+    """The ring of departed ids; when it is full, those in its oldest segment are forgotten."""
 
     def __init__(self, store: "StoreParts", messages: Log, filter_size: int) -> None:
         self._store = store
@@ -80,10 +80,10 @@ class DepartedIds:
         self._size = 0
         self._code = OK
         self._tag = 0
-        self.noted = 0  # ids since the last `write_noted`
+        self.noted = 0  # ids added since the last `write_noted`
 
     def fill_filter(self) -> None:
-        """Make the filter from the ring."""
+        """Rebuild the filter from the ring."""
         self._filter.clear()
         handle = 0
         while handle := self.log.step(handle):
@@ -91,12 +91,12 @@ class DepartedIds:
                 self._filter.add(self.log.scratch, row * DEPARTED_ROW, 0)
 
     def read(self, handle: int) -> int:
-        """Read the rows of the record that was looked at; how many."""
+        """Read the rows of the present record into the scratch; return how many there are."""
         size = min(self.log.length - RECORD_EXTRA, _BATCH_SIZE)
         return max(self.log.read_into(handle, 4, self.log.scratch, 0, size), 0) // DEPARTED_ROW
 
     def note(self, id: "Buffer", at: int, group: int, tag: int) -> None:
-        """Keep an id; `write_noted` makes it durable."""
+        """Add an id; it is durable after `write_noted`."""
         if self._size == _BATCH_SIZE or tag != self._tag:
             self._write()
         self._tag = tag
@@ -106,9 +106,10 @@ class DepartedIds:
         self.noted += 1
 
     def write_noted(self) -> int:
-        """Make all that was noted durable; OK or a code.
+        """Make all added ids durable; return OK or a code.
 
-        When the flash has no room for them, ids are forgotten: or nothing could ever go.
+        If the flash has no room for them, they are forgotten: otherwise no segment could be
+        reclaimed on a full flash.
         """
         self._write()
         code = self._code
@@ -140,10 +141,10 @@ class DepartedIds:
                 self._filter.add(self._batch, at, 0)
 
     def find(self, id: "Buffer", at: int, left: bytearray, tag: int = 0) -> int:
-        """A handle that tells tag and group of an id that is here, or 0.
+        """Return a handle that contains tag and group of a departed id; 0 if it is unknown.
 
-        `left`: a bit for each number of a group whose ids do not count. `tag`: 1 for what never
-        came, else all the others.
+        `left`: a bit for each group number whose ids are ignored. `tag`: NEVER_CAME, or 0 for all
+        other ids.
         """
         log = self.log
         handle = 0

@@ -1,20 +1,18 @@
 """Flash files as the store needs them: append, read anywhere, rename, remove.
 
 `Files` is the port; `RamFiles` keeps everything in RAM, for tests, simulations and a first run.
-Boards and hosts bring their own (`boards.files`, `drupelet_host.files`); one contract suite
-holds all of them.
+Boards and hosts have their own (`boards.files`, `drupelet_host.files`). All of them pass one
+contract suite, and promise:
 
-What every implementation promises:
-
-    append   adds at the end; may be lost by a power cut until `flush` has returned OK
-    flush    what was appended to this file survives
-    open     a file that it creates survives, still empty, when it returns
-    rename   replaces `new` if there is one; atomic, and durable when it returns
+    append   adds at the end; a power cut may lose it until `flush` has returned OK
+    flush    everything appended to this file is durable
+    open     a file that it creates is durable, still empty, when it returns
+    rename   replaces `new` if that exists; atomic, and durable when it returns
     remove   durable when it returns
-    names    8.3 upper case; a name is never made by a peer
+    names    8.3, upper case; no peer chooses a name
 
-No call raises for what the flash does: E_CAPACITY when it is full (or the table of open files
-is), E_STORAGE for anything else.
+No call raises an exception because of the flash. They return E_CAPACITY if the flash, or the table
+of open files, is full, and E_STORAGE for any other failure.
 """
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
@@ -23,43 +21,45 @@ from drupelet.base.memory import copy
 
 
 class Files:
-    """The port. A descriptor is a small int, valid until `close`."""
+    """The port. A descriptor is a small int that is valid until `close`."""
 
     def names(self) -> "list[str]":
-        """Names of all files in no order; allocates, so at boot only."""
+        """Return the names of all files, in any order; allocates, so call it at boot only."""
         raise NotImplementedError
 
     def open(self, name: str, create: bool) -> int:
-        """Descriptor. create: to append and to read, and the file is made if it is missing;
-        else only to read, and E_STORAGE if it is missing.
+        """Open a file and return its descriptor.
+
+        `create`: to append and read, creating it if it is missing; else to read only, and
+        E_STORAGE if it is missing.
         """
         raise NotImplementedError
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
-        """Add `buf[at:at+size]` at the end. After a failure the end of the file is undefined."""
+        """Append `buf[at:at+size]`. After a failure, the end of the file is undefined."""
         raise NotImplementedError
 
     def flush(self, fd: int) -> int:
-        """Make durable what was appended."""
+        """Make everything appended durable."""
         raise NotImplementedError
 
     def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read up to `size` bytes from `offset`; the count, less only at the end of the file."""
+        """Read up to `size` bytes from `offset`; return the count, less only at the file's end."""
         raise NotImplementedError
 
     def close(self, fd: int) -> None:
-        """Let the descriptor go; what was not flushed may or may not survive."""
+        """Close the descriptor; bytes that were not flushed may or may not survive."""
         raise NotImplementedError
 
     def size(self, name: str) -> int:
-        """Bytes in the file, unflushed ones of an open file not always counted; -1 for none.
+        """Return the size of a file, maybe without unflushed bytes; -1 if there is none.
 
-        E_STORAGE when the flash does not say: what is there must not be taken for gone.
+        E_STORAGE if the flash cannot tell: the file must not be taken for missing.
         """
         raise NotImplementedError
 
     def rename(self, old: str, new: str) -> int:
-        """Give a closed file another name, in place of whatever had that name."""
+        """Rename a closed file; replaces a file of the new name."""
         raise NotImplementedError
 
     def remove(self, name: str) -> int:
@@ -68,11 +68,11 @@ class Files:
 
 
 class RamFiles(Files):
-    """Files in RAM that forget on `power_cut` what was not flushed.
+    """Files in RAM that lose on `power_cut` what was not flushed.
 
-    `capacity` bounds the bytes of all files. With `file_size` and `files_count` all room is
-    taken at the start (`files_count` files of at most `file_size`), so that appending allocates
-    nothing. A test that cuts the power inside an operation overrides that operation.
+    `capacity` bounds the bytes of all files. With `file_size` and `files_count`, the memory for
+    `files_count` files of at most `file_size` bytes is allocated at the start, so that appending
+    allocates nothing. A test that cuts the power inside an operation overrides that operation.
     """
 
     def __init__(self, capacity: int = 1 << 20, file_size: int = 0, files_count: int = 0) -> None:
@@ -84,7 +84,7 @@ class RamFiles(Files):
         self._sizes: "dict[str, int]" = {}
         self._durable: "dict[str, int]" = {}
         self._open: "list[str]" = [""] * FILES_OPEN_MAX
-        self._appends = bytearray(FILES_OPEN_MAX)  # 1: not for reading only
+        self._appends = bytearray(FILES_OPEN_MAX)  # 1: open for appending
 
     def names(self) -> "list[str]":
         return list(self._data)

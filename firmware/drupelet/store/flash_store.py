@@ -4,20 +4,19 @@
     handle = store.put(...); store.barrier()            # now it survives a power cut
 
 A message is PENDING while dependencies are missing, DELIVERED once it is in the log, DELETED when
-only its id is kept. Whatever instant the power goes, after `open` a message is there whole or not
-at all, and in the log once. Handles are > 0 and < 2^30, rising in log order, and stable while the
-message is there; a pending one gets another handle when it enters the log.
+only its id is kept. Whenever the power fails, after `open` a message is there whole or not at all,
+and in the log once. Handles are > 0 and < 2^30, rise in log order, and never change, except that a
+pending message gets another handle when it enters the log.
 
-When the log is full, the oldest segment goes that nobody needs: each message in it is settled, for
-all groups or for its own, and no later record refers to it (`Reclaim.reclaim`).
-Otherwise new data is refused (E_CAPACITY) and counted. Our own messages and pending ones are
-refused before what enters from peers (`OWN_SHARE`). Members and the wake state are in a log of
-their own (`meta`), ids of what went in a third one (`departed_ids`), long bodies in files
-(`spool`).
+When the log is full, the oldest segment is removed that nobody needs: every message in it is
+settled, and no record in it refers to an older segment (`Reclaim`). If there is none, new data is
+refused (E_CAPACITY) and counted; our own messages and pending ones are refused earlier than those
+that enter from peers (`OWN_SHARE`). Members and the wake state are in a log of their own (`meta`),
+ids of removed messages in a third one (`departed_ids`), long bodies in files (`spool`).
 
-What is in the message log relies on the members and on the wake state that were written before
-it, and a wake state on the messages before it. So `save` flushes the message log first, and
-nothing is appended to that while a record of the meta log is not durable.
+Messages rely on members and a wake state written before them, and a wake state on messages before
+it. So `save` flushes the message log first, and nothing is appended to the message log while a
+record of the meta log is not durable.
 """
 
 from drupelet.base.compat import const
@@ -83,7 +82,7 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 
-_GROUPS = const(8)  # a group counts by its number modulo this
+_GROUPS = const(8)  # settled handles and quotas are kept by group number modulo 8
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -93,20 +92,20 @@ if TYPE_CHECKING:
 
 
 class FlashStore:
-    """A store over a Files port. Full tables refuse and count; codes are those of `errors`."""
+    """A store over a Files port. Full tables refuse and count; codes are in `base.errors`."""
 
     def __init__(
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
         pending_max: int = PENDING_MAX, body_files_max: int = BODY_FILES_MAX,
         filter_size: int = FILTER_SIZE, salt: int = 0, meta_size: int = SEGMENT_SIZE,
     ) -> None:  # fmt: skip
-        """`salt`: random, 0..2^32-1, of a log that is begun with this.
+        """`salt`: random, 0 to 2^32-1, for a log that is created now.
 
-        `meta_size`: of a segment of the meta log.
+        `segment_size`, `meta_size`: bytes of a segment of the message log and of the meta log.
         """
         assert segments_max > SEGMENTS_SPARE + 1, "data needs two segments beside the spare ones"
         self.files = files
-        # What the three logs have in common: no record is written while another one is.
+        # Buffers that the three logs share: only one record is written at a time.
         self.scratch = bytearray(SCRATCH_SIZE)
         self.crc = bytearray(4)
         self.saved = bytearray(WAKE_STATE_SIZE_MAX)  # the newest wake state
@@ -119,46 +118,46 @@ class FlashStore:
         self.index = Index(self, self.log, self.meta, pending_max, body_files_max, filter_size)
         self.space = Reclaim(self, self.log, self.index, self.meta, self.departed)
         self.spool = Spool(self)
-        # Flushes that made something durable; segments removed; damaged places that `open`
-        # skipped; ids of messages that made room which are not known any more; reads of a log that
-        # the flash refused.
+        # Flushes; segments removed; damaged places that `open` skipped; ids of removed messages
+        # that have been forgotten since; reads of a log that the flash refused.
         self.programs = self.erases = self.damaged = self.forgotten = self.unread = 0
-        # Set by the engine: every message before it may go; and by group number modulo 8.
+        # Set by the engine: messages before this handle may be removed; also by group.
         self.settled_handle = 0
         self.settled = [0] * _GROUPS
-        # Set by who made it: how many segments a group may hold, by its number modulo 8; 0: any.
+        # Set by the owner, by group: the most segments that a group may hold; 0: no quota.
         self.quotas = bytearray(_GROUPS)
-        # The black box's part is one of a ring of files: how many, and which it is now.
+        # The part of the black box is one file of a ring: how many there are, and the present one.
         self.box_slots = BOX_SLOTS
         self.box_slot = 0
         self.data_max = segments_max - SEGMENTS_SPARE
-        # Of these, our own messages and those that wait for a parent leave some to what enters
-        # from peers; two segments at least: a peer needs all of one to give one of its own back.
+        # Our own messages and pending ones leave some of these to messages that enter from peers:
+        # at least two segments, since a peer needs one to be able to free one of its own.
         kept = min(self.data_max // OWN_SHARE, OWN_SHARE)
         self.own_max = self.data_max - kept - (kept > 0)
-        # What `load` sets.
+        # Set by `load`.
         self.id = bytearray(ID_SIZE)
         self.timestamp = bytearray(TIMESTAMP_SIZE)
         self.group = self.source = self.size = self.state = 0
         self.edges_size = 0  # of a deleted message
-        self.missing = 0  # who is not known to have it: the bits that `entomb` noted
-        self.private = False  # it is not shared; also of one that was deleted since
+        self.missing = 0  # sharers that may lack it, the bits given to `entomb`
+        self.private = False  # it is not shared, or was not when it was deleted
         self._body = 0
         self._stamp = bytearray(TIMESTAMP_SIZE)
         self.refused = self.duplicates = 0
-        # What a mechanism does alone.
+        # Methods of the port that are implemented elsewhere.
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
 
     @property
     def store_gen(self) -> int:
-        """A number of this log: peers of one that is begun anew offer again what they hold."""
+        """The generation of this log; peers offer everything again to a new generation."""
         return get_u32_le(self.salt, 0)
 
     def open(self) -> int:
-        """Recover by one scan; the count of damaged places, or a code: then it is not to be used.
+        """Recover by one scan; return the number of damaged places, or a code.
 
-        E_CAPACITY for too many files, E_STORAGE when the flash does not say what it has.
+        E_CAPACITY: too many files. E_STORAGE: the flash could not be read. Do not use the store
+        after either.
         """
         from drupelet.store.recovery import recover
 
@@ -171,10 +170,10 @@ class FlashStore:
         self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
         body: "Buffer", at: int, size: int, state: int,
     ) -> int:  # fmt: skip
-        """Take a message in, at most INLINE_SIZE_MAX bytes of body; its handle or a code.
+        """Store a message of at most INLINE_SIZE_MAX body bytes; return its handle or a code.
 
-        `state`: STATE_DELIVERED, STATE_PENDING or STATE_PRIVATE. One that is known already is
-        counted and keeps its handle; a pending one that comes again as delivered is promoted.
+        `state`: STATE_DELIVERED, STATE_PENDING or STATE_PRIVATE. A known message is counted as a
+        duplicate and keeps its handle; if it is pending and `state` is not, it is promoted.
         """
         assert size <= INLINE_SIZE_MAX
         handle = self._promote_or_refuse(id, id_at, state)
@@ -189,9 +188,9 @@ class FlashStore:
     def put_part(
         self, part: int, group: int, source: int, id: "Buffer", id_at: int, state: int
     ) -> int:
-        """Take a finished part in as a message with a body file; its handle or a code.
+        """Store a complete part as a message with a body file; return its handle or a code.
 
-        E_CAPACITY leaves the part as it is; after E_STORAGE it may be gone.
+        After E_CAPACITY the part is unchanged; after E_STORAGE it may be lost.
         """
         size = self.spool.part_size(part) - CONTENT_HEADER_SIZE
         handle = self._promote_or_refuse(id, id_at, state)
@@ -223,9 +222,9 @@ class FlashStore:
         return handle
 
     def _promote_or_refuse(self, id: "Buffer", at: int, state: int) -> int:
-        """Handle of a message that is here already, promoted unless it is to be pending.
+        """Return the handle of a known message, promoting it unless `state` is STATE_PENDING.
 
-        0 for a new one, or a code if that would be one pending too many.
+        0 for a new one; E_CAPACITY if it would be pending and the pending table is full.
         """
         index = self.index
         handle = self.find(id, at)
@@ -238,11 +237,10 @@ class FlashStore:
         return handle
 
     def promote(self, handle: int, state: int) -> int:
-        """Enter a pending message in the log; its new handle, or E_STORAGE if it is not pending.
+        """Enter a pending message in the log; return its new handle, or E_STORAGE.
 
-        `state`: STATE_DELIVERED or STATE_PRIVATE.
-
-        The new record names the pending one, which is dead from then on.
+        `state`: STATE_DELIVERED or STATE_PRIVATE. The new record refers to the pending one, which
+        no longer counts from then on.
         """
         index = self.index
         if index.row(index.pending, handle) < 0 or not index.look(handle):
@@ -251,23 +249,20 @@ class FlashStore:
         return self._write_again(handle, self.log.kind + KIND_MESSAGE - KIND_PENDING, flags, -1)
 
     def note(self, id: "Buffer", at: int) -> bool:
-        """Remember that nobody has a message any more, should it not come after all.
-
-        False when there is no room for that.
-        """
+        """Remember that no peer has this message any more; False if there is no room for it."""
         self.departed.note(id, at, 0, NEVER_CAME)
         return self.departed.write_noted() == OK and self.noted(id, at)
 
     def noted(self, id: "Buffer", at: int) -> bool:
-        """True for a message that `note` keeps as one that nobody has any more."""
+        """Return True if `note` was called for this id."""
         return self.departed.find(id, at, self.meta.left, NEVER_CAME) != 0
 
     def entomb(self, handle: int, edges: "Buffer", size: int, missing: int = 0) -> int:
-        """Keep the id, the place in the log and `size` bytes of edges; the body goes.
+        """Delete a message: keep its id, its place in the log and `size` bytes of edges.
 
-        `missing`: a bit (0..15) for each sharer that is not known to have the message. Until
-        `keep` says that none is left, the id is not forgotten; E_CAPACITY when too many are.
-        Overwrites what `load` set.
+        `missing`: a bit (0 to 15) for each sharer that may lack the message. Its id is not
+        forgotten until `keep` sets that to 0; E_CAPACITY if too many such ids are kept. Overwrites
+        what `load` set.
         """
         code = self.load(handle)
         if code != OK or self.state in (STATE_DELETED, STATE_INVALID, STATE_GONE):
@@ -278,13 +273,13 @@ class FlashStore:
         return min(self._mark(KIND_TOMBSTONE, handle, flags, edges, size, missing), OK)
 
     def keep(self, handle: int, missing: int) -> int:
-        """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
+        """Change which sharers may lack a deleted message (`next_kept`); return OK or a code."""
         if self.index.row(self.index.kept, handle) < 0:
             return OK
         return min(self._write_again(handle, KIND_TOMBSTONE, 0, missing), OK)
 
     def _write_again(self, handle: int, kind: int, flags: int, missing: int) -> int:
-        """Write a pending message, or a kept deletion, again as `kind`; its place or a code."""
+        """Write a pending or kept record again as `kind`; return its place or a code."""
         log = self.log
         index = self.index
         place = E_STORAGE
@@ -302,10 +297,10 @@ class FlashStore:
         self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
         handle: int,
     ) -> int:  # fmt: skip
-        """Keep only the id of a message that is not valid; its handle or a code.
+        """Keep only the id of an invalid message; return its handle or a code.
 
-        `handle`: the pending message that it is, or 0. One that is in the log, or buried, stays
-        what it is and is counted as a duplicate.
+        `handle`: the pending message that it is, or 0. A message that is in the log, or buried
+        already, is unchanged and counted as a duplicate.
         """
         handle = handle or self.find(id, id_at)
         if not handle:
@@ -325,7 +320,7 @@ class FlashStore:
     def _mark(
         self, kind: int, handle: int, flags: int, edges: "Buffer", size: int, missing: int
     ) -> int:
-        """Write a tombstone or an OPENED of the message that was loaded; its place or a code."""
+        """Write a TOMBSTONE or OPENED about the loaded message; return its place or a code."""
         body = self._body if kind == KIND_TOMBSTONE else -1
         place = self._write(
             kind, self.group, self.source, flags, missing, handle, self.id, 0, self.timestamp, 0,
@@ -335,9 +330,9 @@ class FlashStore:
         return place
 
     def open_up(self, handle: int) -> int:
-        """Share a private message from now on; its handle and place stay. OK or a code.
+        """Share a private message from now on, under the same handle; return OK or a code.
 
-        One that was deleted meanwhile only counts as shared.
+        If it was deleted meanwhile, only its flag changes.
         """
         code = self.load(handle)
         if code == OK and self.private:
@@ -349,7 +344,7 @@ class FlashStore:
         id_at: int, timestamp: "Buffer", ts_at: int, number: int, rest: "Buffer", at: int,
         rest_size: int,
     ) -> int:  # fmt: skip
-        """Append a record of a message; its place or a code. `number`: of a body file, or -1."""
+        """Append a message record; return its place or a code. `number`: its body file, or -1."""
         log = self.log
         first_size = MESSAGE_PAYLOAD + 4 * (number >= 0)
         code = E_CAPACITY
@@ -366,14 +361,14 @@ class FlashStore:
             copy(first, AT_ID - 4, id, id_at, ID_SIZE)
             put_u32_le(first, MESSAGE_PAYLOAD, max(number, 0))
             code = log.append(kind, group, first, first_size, rest, at, rest_size)
-            # The flash may be full before the log is.
+            # The flash may be full although the log is not.
             if code < 0 and not self._made_room(code):
                 return self._refuse(code)
         self.index.apply(code)
         return code
 
     def _make_room(self, size: int, kind: int, group: int, source: int) -> int:
-        """Have room for a payload; a refusal is counted. `group`: whose quota counts, 0: none."""
+        """Make room for a payload; count a refusal. `group`: whose quota applies, 0 for none."""
         waits = is_pending(kind) or (not source and kind <= KIND_MESSAGE_FILE)
         segments = self.own_max if waits else self.data_max
         code = self.meta.log.flush() or self.space.make_room(size, segments, group)
@@ -386,10 +381,10 @@ class FlashStore:
     # --- messages out ---
 
     def find(self, id: "Buffer", at: int, size: int = ID_SIZE) -> int:
-        """Handle of a message by the first `size` bytes of its id (8 to 32), in whatever state.
+        """Return the handle of a message by the first `size` bytes of its id (8 to 32).
 
-        0 for never seen or forgotten, E_STORAGE if the flash does not say. Of a message that went,
-        this says all that `load` sets.
+        0 if the id is unknown or forgotten, E_STORAGE if the flash refused a read meanwhile. The
+        handle of a departed id is above GONE_HANDLE.
         """
         unread = self.unread
         place = self.index.find(id, at, size)
@@ -402,20 +397,20 @@ class FlashStore:
         return handle if self.unread == unread else E_STORAGE
 
     def is_id(self, handle: int, id: "Buffer", at: int, size: int) -> bool:
-        """True when the id of a message begins with these bytes; what `load` set stays."""
+        """Return True if a message's id begins with these bytes; keeps what `load` set."""
         return self.index.look(handle) and equal(self.log.head, AT_ID, id, at, size)
 
     def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
-        """Copy the id of a message; False when it is not there. What `load` set stays."""
-        there = self.index.look(handle)
-        if there:
+        """Copy the id of a message; False if there is none. Keeps what `load` set."""
+        is_there = self.index.look(handle)
+        if is_there:
             copy(buf, at, self.log.head, AT_ID, ID_SIZE)
-        return there
+        return is_there
 
     def load(self, handle: int) -> int:
-        """Set id, timestamp, group, source, size and state; E_STORAGE if there is none.
+        """Set id, timestamp, group, source, size and state of a message; OK or E_STORAGE.
 
-        Of a message that made room group and state; the id is as it was given to `find`.
+        For a departed id: only group and state; the id is as it was given to `find`.
         """
         self.edges_size = self.missing = self._body = self.source = self.size = 0
         self.private = False
@@ -441,25 +436,25 @@ class FlashStore:
         if tombstone:
             log.look(tombstone)
             self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
-            # An older one may still say what is over.
+            # A tombstone that was written again since has bits that are outdated.
             if index.row(index.places, tombstone) >= 0:
                 self.missing = get_u16_le(head, AT_SIZE)
             self.state = STATE_INVALID if head[AT_FLAGS] & FLAG_INVALID else STATE_DELETED
         elif kind == KIND_OPENED or (self._body and index.row(index.bodies, self._body) < 0):
-            self.state = STATE_DELETED  # its record went, or its body, to make room
+            self.state = STATE_DELETED  # its record or its body was reclaimed
         else:
             self.size = size
             self.state = STATE_PRIVATE if self.private else STATE_DELIVERED
             if is_pending(kind):
                 self.state = STATE_PENDING
                 if index.row(index.pending, handle) < 0:
-                    return E_STORAGE  # promoted: it has another handle now
+                    return E_STORAGE  # promoted: its handle has changed
         return OK
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read body bytes; the count, less only at the end, or E_STORAGE.
+        """Read body bytes; return the count, less only at the end, or E_STORAGE.
 
-        Of a deleted message these are the bytes of its edges.
+        For a deleted message, these are the bytes of its edges.
         """
         if not self.index.look(handle):
             return E_STORAGE
@@ -489,10 +484,10 @@ class FlashStore:
         return self.files.read_into(fd, offset, buf, at, size)
 
     def next(self, handle: int) -> int:
-        """Handle of the message after `handle` in the log (0: the first); 0 at the end, E_STORAGE
-        if the flash does not say.
+        """Return the handle of the message after `handle` in the log (0: the first).
 
-        One that was deleted keeps its place; one that is pending or invalid never had one.
+        0 at the end, E_STORAGE if the flash refused a read on the way. Includes deleted messages;
+        pending and invalid ones never were in the log.
         """
         log = self.log
         unread = self.unread
@@ -502,17 +497,18 @@ class FlashStore:
         return handle if self.unread == unread else E_STORAGE
 
     def next_pending(self, handle: int) -> int:
-        """Handle of the pending message after `handle` (0: the first); 0 at the end."""
+        """Return the handle of the pending message after `handle` (0: the first); 0 at the end."""
         return self.index.next_key(self.index.pending, handle)
 
     def next_kept(self, handle: int) -> int:
-        """Handle of the deleted message after `handle` that not all are known to have."""
+        """Return the handle of the next deleted message that a sharer may lack; 0 at the end."""
         return self.index.next_key(self.index.kept, handle)
 
     # --- members and the wake state ---
 
     def member(self, kind: int, key: "Buffer", at: int, size: int) -> int:
-        """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
+        """Return the number (1 to 254) of a group (kind 1) or a peer (kind 2), adding it if it is
+        unknown or was dismissed; or a code."""
         assert 0 < size <= ID_SIZE
         meta = self.meta
         unread = self.unread
@@ -528,7 +524,8 @@ class FlashStore:
         return number if code == OK else self._refuse(code)
 
     def _put_meta(self, kind: int, number: int, buf: "Buffer", at: int, size: int) -> int:
-        """Write to the meta log, which is of a log that is gone where there is no message log."""
+        """Write a record to the meta log. Begin the message log first: without one, a boot takes
+        the meta log for that of a log that was removed."""
         code = OK if self.log.count else self.log.rotate(self.data_max)
         code = code or self.meta.put(kind, number, buf, at, size)
         while self._made_room(code):
@@ -536,15 +533,16 @@ class FlashStore:
         return code
 
     def _made_room(self, code: int) -> bool:
-        """True if a call failed because the flash is full, and it may not be any more."""
+        """Return True if a call failed because the flash is full, and a segment was removed."""
         return code == E_CAPACITY and self.space.reclaim() == OK
 
     def dismiss(self, kind: int, number: int) -> int:
-        """A group was left: its messages are as if they had never been here; OK or a code.
+        """Dismiss a group or a peer; return OK or a code.
 
-        Or a peer was removed: its number is not given to another one before its messages go.
+        The messages of a group that was left count no more. The number of a removed peer is given
+        to another one only once its messages are gone.
         """
-        # Before that survives a power cut, nothing of the group may be gone.
+        # Remove nothing of the group before its dismissal is durable.
         code = OK
         if self.meta.is_member(kind, number):
             code = self._put_meta(kind, number, b"", 0, 0)
@@ -557,14 +555,14 @@ class FlashStore:
         return code
 
     def descriptor_put(self, part: int, number: int) -> int:
-        """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
+        """Keep a complete part (client id 32 | descriptor) as a group's; return OK or a code."""
         if self.spool.part_size(part) < ID_SIZE:
             return E_STORAGE
-        # A number that a power cut takes back must not have a descriptor.
+        # A number that is not durable yet must not have a descriptor.
         return self.barrier() or self.spool.finish(part, descriptor_name(number))
 
     def save(self, state: "Buffer", size: int) -> int:
-        """Write the wake state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
+        """Write the wake state, at most WAKE_STATE_SIZE_MAX bytes; return OK or a code."""
         assert size <= WAKE_STATE_SIZE_MAX
         code = self.log.flush() or self._put_meta(0, 0, state, 0, size)
         if code != OK:
@@ -574,11 +572,11 @@ class FlashStore:
         return OK
 
     def unsettle(self) -> None:
-        """Nothing is settled until the engine says so again: somebody needs what nobody did."""
+        """Settle nothing until the engine does so again: a peer needs messages that none did."""
         self.settled_handle = 0
         for group in range(_GROUPS):
             self.settled[group] = 0
 
     def barrier(self) -> int:
-        """Make everything that was put before survive a power cut; free when there is nothing."""
+        """Make everything that was put durable; costs nothing if there is nothing to flush."""
         return self.meta.log.flush() or self.log.flush()

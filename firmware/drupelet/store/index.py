@@ -1,17 +1,17 @@
-"""What a store knows in RAM about its messages: their ids, pending ones, body files.
+"""The tables of a store in RAM: where the records of messages are, pending ones, body files.
 
-`build` makes the tables again from the records, but for `recent`. A row is 8 bytes and begins
-with its key; 0 is a free row.
+`build` makes them again from the records, except `recent`. A row is 8 bytes and begins with its
+key; key 0 is a free row.
 
-    moving    handle u32 | place of the record u32     a handle outlives the moves of its record:
-              first `pending` messages, then `kept` deletions that somebody may still offer
-    bodies    file number u32 | place of the record u32
-    recent    how the id begins, 4 bytes | place of the last record, of the last 16 ids that the
-              log was asked for or took in: answers about them come soon, and a scan is long
+    moving    handle u32 | place u32       records that move while their handle stays: first
+              `pending` messages, then `kept` deletions, which some sharer may still offer
+    bodies    file number u32 | place u32
+    recent    first 4 bytes of the id | place u32       the last 16 ids that were searched or
+              stored: they are likely to be needed soon, and a search reads the whole log
 
-`sweep` removes a body whose message is gone (place 0), or was in a segment that went. The handle
-of a delivered message is where its record is, and stays so when a later record speaks of it: a
-tombstone, or that it is shared from there on.
+`sweep` removes a body file if its message is gone (place 0), or was in a segment that was removed.
+The handle of a delivered message is the place of its record, also after a later record about it: a
+TOMBSTONE, or OPENED.
 """
 
 from drupelet.base.compat import const
@@ -51,7 +51,7 @@ from drupelet.store.meta import MEMBER_GROUP, MEMBER_PEER, Meta
 
 _ROW = const(8)
 _RECENT = const(16)
-_TWIST = const(0x5A)  # makes the filter's key of an id that has a later record about it
+_TWIST = const(0x5A)  # gives the filter key of an id that later records are about
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -75,18 +75,18 @@ class Index:
         self.moving = memoryview(bytearray(end + 4))
         self.pending = self.moving[: _ROW * pending_max]
         self.kept = self.moving[_ROW * pending_max : end]
-        self.places = self.moving[4:]  # in which a row begins with the place
+        self.places = self.moving[4:]  # the same rows, with `place` as key
         self.bodies = bytearray(_ROW * body_files_max)
         self.recent = bytearray(_ROW * _RECENT)
         self.body_newest = 0
         self._recent_row = 0
         self._key = bytearray(4)
-        self._first = bytearray(8)  # of a record that is written again: source to ref
+        self._first = bytearray(8)  # source to ref of a record that is written again
 
     # --- tables ---
 
     def build(self) -> None:
-        """Make the tables from the records: at boot, and when a group was left."""
+        """Make the tables from the records: at boot, and after a group was left."""
         log = self._log
         numbers = self._meta.numbers
         self.filter.clear()
@@ -99,12 +99,12 @@ class Index:
         while handle := log.step(handle):
             self.apply(handle)
             if log.kind >= KIND_MESSAGE:
-                # A member whose record is lost: nobody else gets its number.
+                # A number in use, even if its MEMBER record is lost: nobody else may get it.
                 numbers[MEMBER_GROUP] = max(numbers[MEMBER_GROUP], log.tag)
                 numbers[MEMBER_PEER] = max(numbers[MEMBER_PEER], log.head[AT_SOURCE])
 
     def apply(self, place: int) -> None:
-        """Note what the record changes that was looked at last."""
+        """Update the tables by the present record of the log, at a place."""
         log = self._log
         kind = log.kind
         head = log.head
@@ -135,7 +135,7 @@ class Index:
             put_u32_le(self.bodies, row + 4, 0 if kind == KIND_TOMBSTONE else place)
 
     def _pin(self, place: int, ref: int) -> None:
-        """Note in the row of its segment what a record, which does not move, is about."""
+        """Add a record that does not move to what its segment's row says."""
         log = self._log
         number = place // log.segment_size
         row = log.index_of(number) * SEGMENT_ROW
@@ -145,45 +145,45 @@ class Index:
         log.rows[row + ROW_ABOUT] |= 1 << distance >> 1
 
     def row(self, table: "bytearray | memoryview", key: int) -> int:
-        """Offset of the row that begins with this key (0: of a free row); -1 for none.
+        """Return the offset of the row with this key (0: of a free row), or -1.
 
-        In `places` the key is where a record is, and the row one of `moving`.
+        With `places` as table, the key is a place, and the result is an offset in `moving`.
         """
         put_u32_le(self._key, 0, key)
         index = find(table, _ROW, len(table) // _ROW, self._key, 0, 4)
         return index * _ROW if index >= 0 else -1
 
     def set_row(self, table: "bytearray | memoryview", key: int, place: int) -> None:
-        """Note the place of a record that moves, or of a body's; 0: of a message no more."""
+        """Set the place of a moving record or of a body's message; 0 removes it."""
         row = self.row(table, key)
         if row < 0 and (place or table is self.bodies):
             row = self.row(table, 0)
-            # It was larger when this was written.
+            # The table was larger when this record was written.
             self._store.damaged += row < 0 and table is not self.bodies
         if row >= 0:
             put_u32_le(table, row, key if place or table is self.bodies else 0)
             put_u32_le(table, row + 4, place)
 
     def next_key(self, table: "bytearray | memoryview", key: int) -> int:
-        """The lowest key of a table above `key`; 0 for none."""
-        best = 0
+        """Return the lowest key of a table above `key`; 0: there is none."""
+        lowest = 0
         for row in range(0, len(table), 8):
             other = get_u32_le(table, row)
-            if other > key and (not best or other < best):
-                best = other
-        return best
+            if other > key and (not lowest or other < lowest):
+                lowest = other
+        return lowest
 
     def sweep(self) -> None:
-        """Remove the body files that no message in the log refers to, if they go.
+        """Remove body files whose message is gone.
 
-        Were a file gone before the log is durable, a message could be left without its body.
+        The log is flushed first: a message must not be left without its body after a power cut.
         """
         log = self._log
         for row in range(0, len(self.bodies), 8):
             number = get_u32_le(self.bodies, row)
             place = get_u32_le(self.bodies, row + 4)
-            unused = number and log.index_of(place // log.segment_size) < 0
-            if unused and log.flush() == OK:
+            is_unused = number and log.index_of(place // log.segment_size) < 0
+            if is_unused and log.flush() == OK:
                 log.release(-number)
                 if log.files.remove(body_name(number)) == OK:
                     fill(self.bodies, row, _ROW, 0)
@@ -191,7 +191,7 @@ class Index:
     # --- records ---
 
     def find(self, id: "Buffer", at: int, size: int) -> int:
-        """The place of the last record of an id, which is the valid one; 0 for none."""
+        """Return the place of the last record of an id, which is the valid one; 0: none."""
         log = self._log
         if not self.filter.has(id, at, 0):
             return 0
@@ -211,7 +211,7 @@ class Index:
         return 0
 
     def note_recent(self, id: "Buffer", at: int, place: int) -> None:
-        """Note where the last record of an id is."""
+        """Remember the place of the last record of an id."""
         row = find(self.recent, _ROW, _RECENT, id, at, 4)
         if row < 0:
             row = self._recent_row
@@ -220,15 +220,15 @@ class Index:
         put_u32_le(self.recent, row * _ROW + 4, place)
 
     def _has_id(self, id: "Buffer", at: int, size: int) -> bool:
-        """True if the record that was looked at is a message's with this id."""
+        """Return True if the present record belongs to a message with this id."""
         log = self._log
         is_message = log.kind >= KIND_MESSAGE and not self._meta.is_left(log.tag)
         return is_message and equal(log.head, AT_ID, id, at, size)
 
     def look(self, handle: int) -> bool:
-        """Look at the record that a handle stands for; False when there is none.
+        """Read the head of the record of a handle; False if there is none.
 
-        Of a kept deletion that is its tombstone.
+        For a kept deletion, that is its tombstone.
         """
         log = self._log
         row = self.row(self.moving, handle)
@@ -237,7 +237,7 @@ class Index:
         return is_message and not self._meta.is_left(log.tag)
 
     def handle_of(self, place: int) -> int:
-        """Handle of the message that a record belongs to."""
+        """Return the handle of the message that the record at a place belongs to."""
         log = self._log
         log.look(place)
         ref = get_u32_le(log.head, AT_REF)
@@ -246,14 +246,14 @@ class Index:
         return ref if log.kind >= KIND_TOMBSTONE and self.look(ref) else place
 
     def tombstone(self, handle: int, id: "Buffer", at: int) -> int:
-        """The place of the tombstone of the message that was looked at, or 0."""
+        """Return the place of the tombstone of the present record's message, or 0."""
         log = self._log
         return log.at if log.kind == KIND_TOMBSTONE else self.later(KIND_TOMBSTONE, handle, id, at)
 
     def later(self, kind: int, handle: int, id: "Buffer", at: int) -> int:
-        """The place of a later record of `kind` about a message, or 0.
+        """Return the place of a later record of `kind` about a message, or 0.
 
-        The filter keeps this off the flash for most.
+        For most messages, the filter answers this without reading flash.
         """
         log = self._log
         if self.filter.has(id, at, _TWIST):
@@ -264,9 +264,9 @@ class Index:
         return 0
 
     def write_again(self, place: int, kind: int, ref: int, flags: int, missing: int) -> int:
-        """Write a record again as one of `kind`; its place or a code.
+        """Write a record again as `kind`; return its place or a code.
 
-        `flags` are added, `missing` >= 0 replaces the size.
+        `flags` are added; `missing` >= 0 replaces the size field.
         """
         log = self._log
         first = self._first
@@ -284,10 +284,10 @@ class Index:
 
 
 def is_pending(kind: int) -> bool:
-    """True for the kinds of record that hold a pending message."""
+    """Return True for the kinds of records of pending messages."""
     return KIND_PENDING <= kind <= KIND_PENDING_FILE
 
 
 def has_file(kind: int) -> bool:
-    """True for the kinds of record whose body is in a file: the odd ones of the four."""
+    """Return True for the kinds of records whose body is in a file."""
     return KIND_MESSAGE_FILE <= kind < KIND_TOMBSTONE and kind & 1 == 1

@@ -1,22 +1,22 @@
-"""An append-only log of records in segment files: one writer, and one scan at boot.
+"""An append-only log of records in segment files, with one writer, and one scan at boot.
 
-A record, little-endian; a segment begins with a HEAD record:
+A segment begins with a HEAD record. A record, little-endian:
 
     byte  0..1     2      3     4 ..            length-4 ..
           length   kind   tag   payload         crc32 of everything before
 
-A place is segment number * segment size + offset: rising in log order, the same after a reboot. A
-message's handle is the place where it was first written (`Index`).
-Nothing is truncated or written over. A segment that is full, or whose last append failed, is
-closed: the HEAD of the next one says how long it is, so what lies behind that does not count.
+A place is segment number * segment size + offset: it rises in log order and is the same after a
+reboot. The handle of a message is the place where it was first written (`Index`). Nothing is
+truncated or overwritten. A segment that is full, or whose last append failed, is closed: the HEAD
+of the next one says how long it is, so that bytes behind that length do not count.
 
-The scan skips damage byte by byte to the next whole record, and a damaged segment is checked again
-whenever it is read. In a segment that is not closed only what had been flushed counts behind
-damage, as a later record says (a bit in its kind): a power cut may leave unflushed writes in any
-order. docs/SPEC.md draws every record.
+The scan skips damage byte by byte up to the next valid record, and every read of a damaged segment
+checks the CRC again. A power cut may leave unflushed writes in any order. So in a segment that is
+not closed, records behind damage count only if they had been flushed, as a later record says (a
+bit in its kind). docs/SPEC.md draws every record.
 
-A log that was begun with a salt has it in the CRC of its records. So no body that somebody sent
-can be taken for records of ours where a damaged head lets the scan run into it.
+The CRCs of a log contain its salt: when damage makes the scan search inside a body, no bytes that
+somebody sent can pass for records of ours.
 """
 
 from drupelet.base.compat import const
@@ -31,7 +31,7 @@ from drupelet.base.memory import (
     put_u16_le,
 )
 
-# The order matters: 4 to 9 are about messages; of 4 to 7 the odd ones have a body file.
+# The order matters: 4 to 9 belong to messages; of 4 to 7, the odd ones have a body file.
 KIND_HEAD = const(1)
 KIND_WAKE = const(2)
 KIND_MEMBER = const(3)
@@ -40,12 +40,12 @@ KIND_MESSAGE_FILE = const(5)
 KIND_PENDING = const(6)
 KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
-KIND_OPENED = const(9)  # a private message that is shared from here on
-KIND_GONE = const(10)  # ids of messages that went; in files of their own
-_KIND_MAX = const(15)  # a byte above it is damage, which is seen before a CRC is read
-FLUSHED = const(0x80)  # in a kind: all before this record was flushed
+KIND_OPENED = const(9)  # a private message that is shared from now on
+KIND_GONE = const(10)  # ids of removed messages; in files of their own
+_KIND_MAX = const(15)  # a higher byte is damage, which is seen without reading the CRC
+FLUSHED = const(0x80)  # a bit in a kind: everything before this record was flushed
 
-# Where the fields of a message record are (docs/SPEC.md).
+# Offsets of the fields of a message record (docs/SPEC.md).
 AT_SOURCE = const(4)
 AT_FLAGS = const(5)
 AT_SIZE = const(6)
@@ -53,31 +53,32 @@ AT_REF = const(8)
 AT_TIMESTAMP = const(12)
 AT_ID = const(20)
 AT_BODY = const(52)
-MESSAGE_HEAD_SIZE = const(56)  # up to the number of a body file
-MESSAGE_PAYLOAD = const(48)  # what every payload has before the body
+MESSAGE_HEAD_SIZE = const(56)  # up to and with the number of a body file
+MESSAGE_PAYLOAD = const(48)  # bytes of every message payload before the body
 
 # Flags of a message record.
-FLAG_PRIVATE = const(1)  # a message that is not shared
-FLAG_INVALID = const(2)  # a tombstone of a message that is not valid
+FLAG_PRIVATE = const(1)  # the message is not shared
+FLAG_INVALID = const(2)  # a tombstone of an invalid message
 
 RECORD_EXTRA = const(8)  # length, kind, tag and crc around a payload
-HEAD_SIZE = const(16)  # the HEAD record: magic, segment number u16, length u16 of the one before
-# 3 had members and wake states in the log and no length in HEAD, 2 no salt and no count of dropped
-# messages, 1 no flags and no OPENED.
+# The size of a HEAD, whose payload is: magic, segment number u16, length u16 of the one before.
+HEAD_SIZE = const(16)
+# Version 3 had members and wake states in this log, and no length in HEAD; version 2 no salt and
+# no count of dropped messages; version 1 no flags and no OPENED.
 VERSION = const(4)
 MAGIC = b"DRPL"
-# A row of a segment: end u16, flags u8; then, of the message log, what `Index.apply`
-# found in it: groups u8 (a bit each), place of the last message u16, and a bit for each segment
-# that it has something about (bit 0: the one before it; bit 7: the eighth or an older one).
+# A row of a segment: end u16, flags u8. In the message log also what `Index.apply` found: groups
+# u8 (one bit each); offset of the last message u16; a bit for each earlier segment that its
+# records refer to (bit 0: the one before it; bit 7: the eighth or an older one).
 SEGMENT_ROW = const(7)
 ROW_FLAGS = const(2)
 ROW_GROUPS = const(3)
 ROW_LAST = const(4)
 ROW_ABOUT = const(6)
-DAMAGED = const(1)  # each record is checked again when it is read
-CLOSED = const(2)  # the end is known, and all before it was flushed
-CUT = const(4)  # the file goes on behind the end
-NOTED = const(8)  # the ids in it are noted as departed
+DAMAGED = const(1)  # check the CRC at each read
+CLOSED = const(2)  # the end is known, and everything before it was flushed
+CUT = const(4)  # the file is longer than the segment
+NOTED = const(8)  # its ids have been added to the departed ids
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -87,98 +88,97 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """Segments with one name ending: one is written, beside it one is open for reading."""
+    """Segments with one file name ending: one is written, and another one is open for reading."""
 
     def __init__(
         self, store: "StoreParts", ending: str, segment_size: int, segments_max: int,
         head_size: int,
     ) -> None:  # fmt: skip
-        """`head_size`: so many first bytes are kept of the record that was looked at (`head`), and
-        of the one that was written last.
-        """
+        """`head_size`: how many bytes are kept of the record that was read last (`head`), and of
+        the one that was written last."""
         assert 64 <= segment_size <= 65535
         self._store = store
         self.files = store.files
         self.ending = ending
         self.segment_size = segment_size
         self.segments_max = segments_max
-        # By segment, the oldest first: its number, and its row.
+        # By segment, the oldest one first: its number, and its row.
         self.numbers = [0] * segments_max
         self.rows = bytearray(SEGMENT_ROW * segments_max)
-        self.count = self._newest_number = 0  # segments on flash, and the number of the newest
-        self.fd = self._reader = -1  # the newest one, if it is written, and another to read
+        self.count = self._newest_number = 0  # segments on flash; the number of the newest one
+        self.fd = self._reader = -1  # the newest segment, if it is open for writing; another one
         self._reader_key = 0
-        self.is_torn = True  # nothing may be put behind what is there
-        self.is_scanned = False  # until then, each record is checked when it is looked at
-        # The record that was looked at last, and its first bytes; flushed: all before it was.
+        self.is_torn = True  # nothing may be appended to the newest segment
+        self.is_scanned = False  # while False, every read checks the CRC
+        # The present record, which was looked at last, and its first bytes.
         self.at = self.kind = self.tag = self.length = self._flushed = 0
         self.head = bytearray(head_size)
-        self.failed = OK  # first failure of the record that is being written
-        # The record that was written last. Looking it up must not seek: LittleFS would have to
-        # write first what was appended.
+        self.failed = OK  # the first failure while writing the present record
+        # The record that was written last is kept in RAM: reading it back would make LittleFS
+        # write out its cache first.
         self.last_written = self._head_size = 0
         self._head = bytearray(head_size)
         self._crc = store.crc
         self.scratch = store.scratch
         self.dirty = False
-        self.is_old = False  # an earlier version wrote some of it
+        self.is_old = False  # some of it was written by an earlier version
 
     # --- reading ---
 
     def verify(self, place: int, size_max: int) -> bool:
-        """Look at a record on flash and check its CRC."""
+        """Read the record at a place and check its CRC; return True if it is valid."""
         self.at = 0
-        whole = self._look(place) and self.length <= size_max
+        is_whole = self._look(place) and self.length <= size_max
         end = self.length - 4
         scratch = self.scratch
         at = min(len(self.head), end)
-        if whole:
+        if is_whole:
             crc32_into(self._crc, 0, self.head, 0, at, True)
-        while whole and at < end:
+        while is_whole and at < end:
             size = min(SCRATCH_SIZE, end - at)
-            whole = self.read_into(place, at, scratch, 0, size) == size
+            is_whole = self.read_into(place, at, scratch, 0, size) == size
             crc32_into(self._crc, 0, scratch, 0, size, False)
             at += size
         self._add_salt()
-        whole = whole and self.read_into(place, end, scratch, 0, 4) == 4
-        whole = whole and equal(scratch, 0, self._crc, 0, 4)
-        if not whole:
+        is_whole = is_whole and self.read_into(place, end, scratch, 0, 4) == 4
+        is_whole = is_whole and equal(scratch, 0, self._crc, 0, 4)
+        if not is_whole:
             self.at = 0
-        return whole
+        return is_whole
 
     def _add_salt(self) -> None:
         for i in range(4 if self.at % self.segment_size else 0):  # HEAD has none
             self._crc[i] ^= self._store.salt[i]
 
     def name(self, number: int) -> str:
-        """Name of a segment's file."""
+        """Return the name of a segment's file."""
         return "S%07d" % number + self.ending
 
     def look(self, place: int) -> bool:
-        """Set kind, tag and length from a record, and read its head; False when there is none."""
+        """Read a record's head: sets kind, tag and length; False if there is none there."""
         index = self.index_of(place // self.segment_size)
         offset = place % self.segment_size
-        there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
-        return there and self._is_sound(index, offset)
+        is_there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
+        return is_there and self._is_sound(index, offset)
 
     def step(self, place: int) -> int:
-        """Look at the record after `place` (0: at the first); its place, 0 at the end."""
+        """Read the head of the record after `place` (0: the first); return its place, 0: none."""
         number = place // self.segment_size
         index = self._index(number)
         if index < 0 or self.numbers[index] != number:
             return self._look_from(index + 1, HEAD_SIZE)
         offset = place % self.segment_size
-        known = place == self.at or self.look(place)
-        return self._look_from(index, offset + self.length if known else max(offset, HEAD_SIZE))
+        is_known = place == self.at or self.look(place)
+        return self._look_from(index, offset + self.length if is_known else max(offset, HEAD_SIZE))
 
     def step_in(self, index: int, place: int) -> int:
-        """Look at the record after `place` in a segment (0: at its first); 0 at its end."""
+        """Read the head of the record after `place` in a segment (0: its first); 0 at its end."""
         first = self.numbers[index] * self.segment_size
         place = self.step(place or first)
         return place if place < first + self.segment_size else 0
 
     def read_into(self, place: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read bytes of the record at `place`, `offset` from its beginning; the count."""
+        """Read bytes of the record at `place`, from `offset` on; return the count or a code."""
         if place == self.last_written and offset + size <= self._head_size:
             copy(buf, at, self._head, offset, size)
             return size
@@ -190,7 +190,7 @@ class Log:
         return count
 
     def descriptor(self, key: int) -> int:
-        """The open file of segment `key` or of body file `-key`; allocates when it changes."""
+        """Return an open file of segment `key`, or of body file `-key`; allocates on a change."""
         if key == self._newest_number and self.fd >= 0:
             return self.fd
         if key != self._reader_key:
@@ -211,7 +211,7 @@ class Log:
     # --- rows and records ---
 
     def add_row(self, number: int) -> None:
-        """Note a segment, the newest one."""
+        """Add the row of a segment, the newest one."""
         row = self.count * SEGMENT_ROW
         fill(self.rows, row, SEGMENT_ROW, 0)
         self.numbers[self.count] = number
@@ -219,25 +219,25 @@ class Log:
         self.count += 1
 
     def note_damage(self, index: int) -> None:
-        """Count a damaged place in a segment; its records are checked from now on."""
+        """Count a damaged place in a segment, and check its records from now on."""
         self._store.damaged += 1
         self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= DAMAGED
 
     def set_end(self, index: int, end: int) -> None:
-        """Let a segment end at an offset."""
+        """Set the offset at which a segment ends."""
         put_u16_le(self.rows, index * SEGMENT_ROW, end)
 
     def end_of(self, index: int) -> int:
-        """The offset at which a segment ends."""
+        """Return the offset at which a segment ends."""
         return get_u16_le(self.rows, index * SEGMENT_ROW)
 
     def index_of(self, number: int) -> int:
-        """Index of a segment; -1 for one that is not there."""
+        """Return the index of a segment by its number, or -1."""
         index = self._index(number)
         return index if index >= 0 and self.numbers[index] == number else -1
 
     def _index(self, number: int) -> int:
-        """Index of the newest segment that is not newer than `number`; -1 for none."""
+        """Return the index of the newest segment up to `number`, or -1."""
         index = min(number - self.numbers[0], self.count - 1)
         while index >= 0 and self.numbers[index] > number:
             index -= 1
@@ -261,21 +261,21 @@ class Log:
         return True
 
     def _is_sound(self, index: int, offset: int) -> bool:
-        """Look at a record, and check it in a segment that is damaged or not scanned."""
+        """Read a record's head; check its CRC if the segment is damaged or not yet scanned."""
         place = self.numbers[index] * self.segment_size + offset
         if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
             return self.verify(place, self.end_of(index) - offset)
         return self._look(place)
 
     def _look_from(self, index: int, offset: int) -> int:
-        """Look at the first record at or behind `offset`; its place, 0 at the end."""
+        """Read the head of the first valid record from `offset` on; return its place, 0: none."""
         while index < self.count:
             begin = offset
             offset = self._next_sound(index, begin)
             if offset > begin and not self.is_scanned:
                 self.note_damage(index)
                 if self.was_flushed(index, offset):
-                    self._next_sound(index, offset)  # it looked at what follows
+                    self._next_sound(index, offset)  # `was_flushed` read on
                 else:
                     self.set_end(index, begin)
             if offset < self.end_of(index):
@@ -285,7 +285,7 @@ class Log:
         return 0
 
     def _next_sound(self, index: int, offset: int) -> int:
-        """Look at the first record at or behind `offset` in a segment; the end for none."""
+        """Return the offset of a segment's first valid record from `offset` on, or its end."""
         end = self.end_of(index)
         search = not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
         while offset < end and not self._is_sound(index, offset):
@@ -293,7 +293,7 @@ class Log:
         return offset
 
     def was_flushed(self, index: int, offset: int) -> bool:
-        """True if what is at `offset`, behind damage, was durable with all before it."""
+        """Return True if the record at `offset`, behind damage, and all before it was flushed."""
         if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & CLOSED:
             return True
         offset = self._next_sound(index, offset)
@@ -304,13 +304,13 @@ class Log:
     # --- writing ---
 
     def fits(self, size: int) -> bool:
-        """True when a payload of `size` goes into the segment that is written."""
+        """Return True if a payload of `size` bytes fits the segment that is being written."""
         assert HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
         end = self.end_of(self.count - 1) + RECORD_EXTRA + size
         return self.fd >= 0 and not self.is_torn and end <= self.segment_size
 
     def rotate(self, segments: int) -> int:
-        """Begin a segment, of which there are at most `segments` then; OK or a code."""
+        """Begin a new segment; OK, or E_CAPACITY if there would be more than `segments`."""
         if self.count >= segments or (self._newest_number + 2) * self.segment_size > GONE_HANDLE:
             return E_CAPACITY
         code = self.flush()
@@ -325,7 +325,7 @@ class Log:
         if self.fd >= 0:
             if self.is_torn:
                 self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= CUT
-            # What was written last is read next.
+            # Records that were written last are likely to be read next.
             self._reader = self.fd
             self._reader_key = self._newest_number
         self.add_row(self._newest_number + 1)
@@ -335,7 +335,7 @@ class Log:
         return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
 
     def abandon(self) -> None:
-        """Remove the newest segment, in which no record counts: refusals must not fill flash."""
+        """Remove the newest segment, which has no valid record, so that failures fill no flash."""
         if self.fd >= 0:
             self.files.close(self.fd)
         self.fd = -1
@@ -348,18 +348,18 @@ class Log:
         self, kind: int, tag: int, first: "Buffer", first_size: int, buf: "Buffer", at: int,
         size: int,
     ) -> int:  # fmt: skip
-        """Append a record that `fits`: the first bytes of `first`, then `buf`; place or code."""
+        """Append a record that `fits`: bytes of `first`, then of `buf`; its place or a code."""
         self._begin(kind, tag, first_size + size)
         self._add(first, 0, first_size)
         self._add(buf, at, size)
         return self._finish()
 
-    def _begin(self, kind: int, tag: int, size: int) -> None:
-        # Until it is finished: whatever comes between, nothing is put behind half a record.
+    def _begin(self, kind: int, tag: int, payload_size: int) -> None:
+        # Until `_finish`: nothing may be appended behind a part of a record.
         self.is_torn = True
         self.last_written = 0
         head = self._head
-        self.length = size + RECORD_EXTRA
+        self.length = payload_size + RECORD_EXTRA
         put_u16_le(head, 0, self.length)
         self._flushed = 0 if self.dirty else FLUSHED
         head[2] = kind | self._flushed
@@ -380,9 +380,9 @@ class Log:
             self._head_size += kept
 
     def _finish(self) -> int:
-        """Close the record, which is looked at then; its place.
+        """Complete the record, which becomes the present one; return its place or a code.
 
-        After a failure it is as if it had never been begun.
+        After a failure the log is as if the record had never been begun.
         """
         if self.failed == OK:
             self._add_salt()
@@ -400,9 +400,9 @@ class Log:
         return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:
-        """Append a record again as one of `kind` with other first bytes; its place or a code.
+        """Append a copy of a record, as `kind` and with other first bytes; its place or a code.
 
-        E_STORAGE if it has rotted: it must not get a fresh CRC.
+        E_STORAGE if its CRC is wrong: a damaged record must not get a new CRC.
         """
         if not self.verify(place, self.segment_size):
             return E_STORAGE
@@ -420,7 +420,7 @@ class Log:
         return self._finish()
 
     def flush(self) -> int:
-        """Make every ended record durable."""
+        """Make all complete records durable; return OK or a code."""
         if not self.dirty:
             return OK
         code = self.files.flush(self.fd)
@@ -432,15 +432,15 @@ class Log:
     # --- giving room back ---
 
     def is_held(self, index: int) -> bool:
-        """True for the newest segment, or one that says where the one before it ends.
+        """Return True for the newest segment, or one that says where a cut one ends.
 
-        The newest has the number that none after a reboot may have again, be it full or not.
+        Without the newest segment, a reboot would assign its number again, even if it is full.
         """
         is_cut = index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
         return is_cut or index == self.count - 1
 
     def remove(self, index: int) -> int:
-        """Remove a segment that is not being written."""
+        """Remove a segment that is not being written; return OK or a code."""
         number = self.numbers[index]
         self.release(number)
         code = self.files.remove(self.name(number))
@@ -457,5 +457,5 @@ class Log:
 
 
 def body_name(number: int) -> str:
-    """Name of a body file."""
+    """Return the name of a body file."""
     return "B%07d.BOD" % number

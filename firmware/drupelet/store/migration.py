@@ -1,12 +1,12 @@
-"""Take over a log of version 3 or older at the first boot with this program; never loaded again.
+"""Convert a log of version 3 or older, once, at the first boot with this version.
 
-There members and the wake state stand between the messages, and a HEAD says only that an append to
-the segment before it had failed: the last record of that may be there a second time. Handles must
-stay, so segments stay as they are, but for such a record, which is cut off. The wake state is
-written last: without one the meta log is not complete, and the next boot does all this again.
+In these versions, members and the wake state are between the messages, and a HEAD says only that
+an append to the segment before it failed: the last record there may have been written again.
+Handles must stay valid, so the segments are kept, except for such a record, which is cut off. The
+wake state is written last: a meta log without one is incomplete, and the next boot migrates again.
 
-    MEMBER of version 3   tag 1, 2 or 3 | number u8, key; tag 3, a group: behind the key how many
-                          of our messages are gone u32, segment that went last u32
+    MEMBER of version 3   tag 1, 2 or 3 | number u8, key; tag 3, a group: after the key the number
+                          of our messages that were removed u32, the last removed segment u32
 """
 
 from drupelet.base.compat import const
@@ -28,7 +28,7 @@ from drupelet.store.log import (
 )
 from drupelet.store.meta import MEMBER_GROUP, Meta
 
-_GIVEN_UP = const(0x40)  # in the tag of a HEAD: an append to the segment before it had failed
+_GIVEN_UP = const(0x40)  # in the tag of a HEAD: an append to the segment before it failed
 _COUNTED = const(3)  # the tag of a group's MEMBER with a count
 _TEMPORARY = "PART.TMP"
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 def migrate(store: "StoreParts", log: Log, meta: Meta) -> int:
-    """Close what had failed, then make the meta log; OK, or a code: the next boot tries again."""
-    damaged = store.damaged  # the scan that follows counts it
+    """Cut repeated records off, then write the meta log; OK, or a code: the next boot retries."""
+    damaged = store.damaged  # the scan that follows counts it again
     code = OK
     for index in range(log.count - 1, 0, -1):
         code = code or _close(log, index)
@@ -50,11 +50,11 @@ def migrate(store: "StoreParts", log: Log, meta: Meta) -> int:
 
 
 def _close(log: Log, index: int) -> int:
-    """Cut the last record off the segment before this one, if that came again."""
+    """Cut the last record off the segment before this one if it was written again here."""
     place = log.numbers[index] * log.segment_size
     scratch = log.scratch
-    adjacent = log.numbers[index - 1] == log.numbers[index] - 1
-    if not adjacent or log.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
+    is_adjacent = log.numbers[index - 1] == log.numbers[index] - 1
+    if not is_adjacent or log.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
         return OK
     if log.read_into(place, 0, scratch, 0, HEAD_SIZE) != HEAD_SIZE or not scratch[3] & _GIVEN_UP:
         return OK
@@ -62,11 +62,11 @@ def _close(log: Log, index: int) -> int:
     id = bytearray(ID_SIZE)
     handle = log.numbers[index - 1] * log.segment_size
     while handle := log.step(handle):
-        entered = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
+        is_message = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
         if handle < place:
-            last = handle if entered else 0
+            last = handle if is_message else 0
             log.read_into(handle, AT_ID, id, 0, ID_SIZE)
-        elif last and entered:
+        elif last and is_message:
             log.read_into(handle, AT_ID, scratch, 0, ID_SIZE)
             if scratch[:ID_SIZE] == id:
                 return _cut(log, index - 1, last % log.segment_size)
@@ -83,7 +83,7 @@ def _cut(log: Log, index: int, size: int) -> int:
 
 
 def _cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
-    """Keep the first bytes of a closed file, which move to a new one; OK or a code."""
+    """Cut a closed file to `size` bytes, by copying these to a new one; return OK or a code."""
     files.remove(_TEMPORARY)
     source = files.open(name, False)
     target = files.open(_TEMPORARY, True)
@@ -104,9 +104,9 @@ def _cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
 
 
 def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
-    """Write the newest record of each member, and then of the wake state, into a new meta log."""
+    """Write the newest record of each member, then of the wake state, to a new meta log."""
     for _ in range(meta.log.count):
-        meta.log.abandon()  # a power cut ended it
+        meta.log.abandon()  # left incomplete by a power cut
     fill(meta.rows, 0, len(meta.rows), 0)
     newest: "dict[tuple[int, int], int]" = {}
     wake = 0

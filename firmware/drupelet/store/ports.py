@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""The port of a store: a board's on flash and a host's in SQLite have this shape.
+"""Ports of a store, implemented on flash by boards and in SQLite by hosts.
 
 Every implementation of a port passes the port's contract suite in tests/.
 """
@@ -11,7 +11,7 @@ from drupelet.store.files import Files
 
 
 class StoreParts(Protocol):
-    """What the mechanisms of a store on flash have in common: `FlashStore` has it."""
+    """What the classes of the flash store share; `FlashStore` implements it."""
 
     files: Files
     scratch: bytearray
@@ -31,7 +31,7 @@ class StoreParts(Protocol):
 
 
 class SpoolPort(Protocol):
-    """Parts, in which contents too long for a record are put together, and descriptors."""
+    """Part files, in which long contents are assembled, and groups' descriptors."""
 
     def descriptor_size(self, number: int) -> int: ...
     def descriptor_read_into(
@@ -48,10 +48,10 @@ class SpoolPort(Protocol):
 
 
 class StorePort(Protocol):
-    """Where messages survive a power cut (docs/DESIGN.md 10). Codes: `drupelet.base.errors`.
+    """Keeps messages over power cuts (docs/DESIGN.md 10). Codes: `drupelet.base.errors`.
 
-    `saved`: WAKE_STATE_SIZE_MAX bytes, `saved_size` of them the wake state that `open` found or
-    that was saved last. The engine makes the next one there.
+    `saved` has room for WAKE_STATE_SIZE_MAX bytes; its first `saved_size` bytes are the wake state
+    that `open` found or that was saved last. The engine writes the next one there.
     """
 
     id: bytearray

@@ -1,10 +1,10 @@
-"""Giving room back: what may go from a store when its log or its body files are full.
+"""Reclaim room when the log or the table of body files is full.
 
-A segment goes, the oldest first, if nobody needs a message in it: each is settled, which the
-engine says for all groups or for one, or of a group that was left. Pending messages, and
-deletions that somebody may not know of, are written again first. A group may not hold more
-segments than its quota; with quotas that add up to less than the log, no group takes another
-one's room, however long its messages wait for a peer that never comes.
+The oldest segment that nobody needs is removed: each message in it is settled, as the engine says
+for all groups or for one, or its group was left. Pending messages, and deletions that some sharer
+may not know of, are written again first. A group may not hold more segments than its quota. If the
+quotas add up to less than the log, no group takes the room of another, however long its messages
+wait for a peer that never comes.
 """
 
 from drupelet.base.compat import const
@@ -31,7 +31,7 @@ from drupelet.store.log import (
 )
 from drupelet.store.meta import AT_COUNT, MEMBER_GROUP, Meta
 
-# To take a payload in: room may have to be made for it and the spare segments, each a turn.
+# Attempts to fit a payload: the payload and each spare segment may need one.
 _TRIES = const(8)
 
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Reclaim:
-    """Removes segments of the message log that nobody needs, and keeps ids of what was there."""
+    """Removes segments of the message log that nobody needs, and keeps the ids of its messages."""
 
     def __init__(
         self, store: "StoreParts", log: Log, index: Index, meta: Meta, departed: DepartedIds
@@ -54,9 +54,9 @@ class Reclaim:
         self._departed = departed
 
     def make_room(self, size: int, segments: int, group: int) -> int:
-        """Have room for a payload in at most `segments`, at the cost of what is settled.
+        """Make room for a payload, using at most `segments`; return OK or a code.
 
-        `group`: whose quota counts, 0 for none. OK or a code.
+        `group`: whose quota applies, 0 for none.
         """
         log = self._log
         if group and self._store.quotas[group & 7] and not self._in_quota(size, group):
@@ -72,9 +72,9 @@ class Reclaim:
         return E_CAPACITY
 
     def reclaim(self) -> int:
-        """Remove the oldest segment that nobody needs; OK, or E_CAPACITY when there is none.
+        """Remove the oldest segment that nobody needs; return OK, E_CAPACITY (none) or a code.
 
-        E_STORAGE if the flash did not say all that is in it.
+        E_STORAGE if the flash refused to read anything that is in the segment.
         """
         log = self._log
         unread = self._store.unread
@@ -97,18 +97,18 @@ class Reclaim:
         return code or E_STORAGE
 
     def _note_ids(self, index: int) -> None:
-        """Note the ids of a segment, once, for when it is not there any more."""
+        """Add the ids in a segment to the departed ids, once, before it is removed."""
         log = self._log
         head = log.head
         flags = index * SEGMENT_ROW + ROW_FLAGS
-        there = True  # noted before a reboot: the first that is not ends them
+        is_noted = True  # the first ids may have been added before a reboot
         handle = 0 if log.rows[flags] & NOTED else log.step_in(index, 0)
         log.rows[flags] |= NOTED
         while handle:
-            entered = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
-            if entered and not self._meta.is_left(log.tag):
-                there = there and self._departed.find(head, AT_ID, self._meta.left) != 0
-                if not there:
+            has_entered = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
+            if has_entered and not self._meta.is_left(log.tag):
+                is_noted = is_noted and self._departed.find(head, AT_ID, self._meta.left) != 0
+                if not is_noted:
                     self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
             handle = log.step_in(index, handle)
 
@@ -124,9 +124,9 @@ class Reclaim:
     # --- who needs what ---
 
     def _may_go(self, index: int) -> bool:
-        """True for a segment that nobody needs, and that has nothing about an older one.
+        """Return True for a segment that nobody needs and that does not refer to an older one.
 
-        What is about a message stays as long as that message: or it would be back.
+        A record about a message has to stay as long as the message: a deleted one would be back.
         """
         log = self._log
         about = log.rows[index * SEGMENT_ROW + ROW_ABOUT]
@@ -137,7 +137,7 @@ class Reclaim:
         return not log.is_held(index) and not self._needed(index)
 
     def _needed(self, index: int) -> int:
-        """The groups (a bit each) of which somebody may need a message in a segment."""
+        """Return the groups (a bit each) of which somebody may need a message in a segment."""
         log = self._log
         row = index * SEGMENT_ROW
         last = log.numbers[index] * log.segment_size + get_u16_le(log.rows, row + ROW_LAST)
@@ -148,11 +148,11 @@ class Reclaim:
         return needed
 
     def is_settled(self, place: int) -> bool:
-        """True for the record that was looked at last if nobody waits for it any more."""
+        """Return True if nobody needs the message of the present record, at a place, any more."""
         return place < max(self._store.settled_handle, self._store.settled[self._log.tag & 7])
 
     def _in_quota(self, size: int, group: int) -> bool:
-        """True if a group may have the segment that a payload of it goes into."""
+        """Return True if the quota of a group allows the segment that a payload goes into."""
         log = self._log
         bit = 1 << (group & 7)
         if log.fits(size) and log.rows[(log.count - 1) * SEGMENT_ROW + ROW_GROUPS] & bit:
@@ -165,7 +165,7 @@ class Reclaim:
     # --- bodies ---
 
     def free_body(self) -> bool:
-        """Have a free row for a body file: the oldest settled message's may go for it."""
+        """Free a row for a body file, if need be that of the oldest settled message."""
         log = self._log
         bodies = self._index.bodies
         if self._index.row(bodies, 0) < 0:
@@ -183,7 +183,7 @@ class Reclaim:
         return self._index.row(bodies, 0) >= 0
 
     def bodies(self, group: int) -> int:
-        """How many body files a group's messages have, but for those that may go."""
+        """Return how many body files of a group are in use by messages that are not settled."""
         log = self._log
         bodies = self._index.bodies
         count = 0
@@ -195,14 +195,14 @@ class Reclaim:
     # --- what outlives its segment ---
 
     def _move_current(self, index: int) -> int:
-        """Write pending messages and kept deletions of a segment again, and count our messages.
+        """Write the pending and kept records of a segment again, and count our own messages.
 
-        OK when all that is durable, or a code.
+        Returns OK once all that is durable, or a code.
         """
         log = self._log
         tables = self._index
         code = self._count_own(index)
-        # The drop counter must not block reclaim: on a full flash nothing could ever go.
+        # E_CAPACITY of the counter must not block reclaim on a full flash.
         code = OK if code == E_CAPACITY else code
         place = 0
         while code == OK and (place := log.step_in(index, place)):
@@ -219,22 +219,22 @@ class Reclaim:
             return code
         code = self._index.write_again(place, kind, handle, 0, -1)
         if code < 0 and log.fits(0):
-            self._store.damaged += 1  # it has rotted: lost already, so it keeps nothing from going
+            self._store.damaged += 1  # it was lost already, so it must not block reclaim
             return OK
         return min(code, OK)
 
     def dropped(self, group: int) -> int:
-        """How many messages of our own in a group went to make room."""
+        """Return how many of our own messages in a group were removed."""
         meta = self._meta
         if not meta.look(MEMBER_GROUP, group):
             return 0
         gone = get_u32_le(meta.log.head, AT_COUNT)
         index = self._log.index_of(get_u32_le(meta.log.head, AT_COUNT + 4))
-        # A segment that is still there: the power went before it did.
+        # If the segment is still there, a power cut came between the count and its removal.
         return gone - (self._own(group, index) if gone and index >= 0 else 0)
 
     def _own(self, group: int, index: int) -> int:
-        """How many messages of our own in a group are in a segment."""
+        """Return how many of our own messages in a group are in a segment."""
         log = self._log
         count = 0
         place = 0
@@ -244,14 +244,14 @@ class Reclaim:
         return count
 
     def _count_own(self, index: int) -> int:
-        """Count the messages of our own in a segment as gone, once; OK or a code."""
+        """Add our own messages in a segment to the counts, once; return OK or a code."""
         meta = self._meta
         code = OK
         for row in range(0, len(meta.rows), 8):
             group = meta.rows[row + 5]
-            here = meta.rows[row + 4] == MEMBER_GROUP and not meta.rows[row + 6]
-            own = self._own(group, index) if here else 0
-            if own:
-                own += self.dropped(group)
-                code = code or meta.set_count(group, own, self._log.numbers[index])
+            is_group = meta.rows[row + 4] == MEMBER_GROUP and not meta.rows[row + 6]
+            count = self._own(group, index) if is_group else 0
+            if count:
+                count += self.dropped(group)
+                code = code or meta.set_count(group, count, self._log.numbers[index])
         return code

@@ -1,8 +1,7 @@
-"""What a boot makes of the files of a store: its salt, its segments, then all tables (docs/SPEC.md
-5.5). One forward scan of each log; no record is written. And numbers of members, once all have
-been given.
+"""Recover a store at boot: read its salt, find its segments, build all tables (docs/SPEC.md 5.5).
 
-Boards let this go after the boot: code is heap.
+One forward scan of each log; nothing is written. Also finds a member number to use again once all
+numbers have been given. Boards unload this module after the boot, since code takes heap.
 """
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 def recover(
     store: "StoreParts", log: Log, index: Index, meta: Meta, departed: DepartedIds, salt: int
 ) -> int:
-    """OK, E_CAPACITY for too many files, or E_STORAGE when the flash does not say what it has.
+    """Recover all logs; OK, E_CAPACITY: too many files, E_STORAGE: the flash could not be read.
 
-    `salt`: of a log that is begun with this.
+    `salt`: for a log that is created now.
     """
     names = _begin(store, salt)
     code = _find_segments(departed.log, names) or _find_segments(meta.log, names)
@@ -60,7 +59,7 @@ def recover(
         if name.endswith(".DSC") and name[1:-4].isdigit():
             number = int(name[1:-4])
             if not meta.is_member(MEMBER_GROUP, number):
-                store.files.remove(name)  # a power cut left it
+                store.files.remove(name)  # left over by a power cut
     index.build()
     _resume(log)
     index.sweep()
@@ -68,19 +67,19 @@ def recover(
 
 
 def _begin(store: "StoreParts", new_salt: int) -> "list[str]":
-    """Take the salt from the name of its file, or begin a log with a new one; the files."""
+    """Read the salt from its file's name, or begin a log with a new one; return the files."""
     files = store.files
     names = files.names()
-    begins = True
+    is_new = True
     for name in names:
-        begins = begins and not name.endswith(".LOG")
+        is_new = is_new and not name.endswith(".LOG")
     salt = 0
     for name in names:
-        if begins and new_salt and name[-4:] in (".IDS", ".SLT", ".MET"):
-            files.remove(name)  # of a log that is gone
+        if is_new and new_salt and name[-4:] in (".IDS", ".SLT", ".MET"):
+            files.remove(name)  # of a log that was removed
         elif name.endswith(".SLT"):
             salt = int(name[:-4], 16)
-    if begins and not salt and new_salt:
+    if is_new and not salt and new_salt:
         salt = new_salt
         files.close(files.open("%08X.SLT" % salt, True))
     put_u32_le(store.salt, 0, salt)
@@ -92,7 +91,7 @@ def _recover_meta(store: "StoreParts", meta: Meta) -> None:
     meta.apply_from(0)
     last = log.count - 1
     if last >= META_SEGMENTS and meta.wake // log.segment_size != log.numbers[last]:
-        # A cut ended the copy, so what is current is in the segments before it.
+        # The copy is incomplete, so the current records are in the segments before it.
         log.abandon()
         meta.apply_from(0)
     _resume(log)
@@ -102,8 +101,9 @@ def _recover_meta(store: "StoreParts", meta: Meta) -> None:
 
 
 def _find_segments(log: Log, names: "list[str]") -> int:
-    """OK, E_CAPACITY for more than segments_max, or E_STORAGE. Then `step` through all of them,
-    which checks every record, and `_resume`.
+    """Find the segments of a log; OK, E_CAPACITY: more than `segments_max`, or E_STORAGE.
+
+    The caller then steps through all records, which checks them, and calls `_resume`.
     """
     numbers = []
     for name in names:
@@ -121,15 +121,15 @@ def _find_segments(log: Log, names: "list[str]") -> int:
 
 
 def _read_head(log: Log, index: int) -> bool:
-    """Check a HEAD, the newest first: it says how long the segment before it is.
+    """Check the HEAD of a segment, newest first: it says how long the segment before it is.
 
-    False when the flash does not say how long this one is: what is there is not to go.
+    False if the flash cannot say how long this segment is: it must not be taken for empty.
     """
     number = log.numbers[index]
     scratch = log.scratch
     flags = index * SEGMENT_ROW + ROW_FLAGS
     size = log.files.size(log.name(number))
-    end = log.end_of(index)  # as the next HEAD says; 0: it does not
+    end = log.end_of(index)  # from the next HEAD; 0: unknown
     if 0 < end < size:
         log.rows[flags] |= CUT
     log.set_end(index, max(0, min(size, end or log.segment_size)))
@@ -147,30 +147,30 @@ def _read_head(log: Log, index: int) -> bool:
         return True
     log.is_old = log.is_old or version < VERSION
     length = get_u16_le(scratch, 6) if version == VERSION else 0
-    closes = length or log.tag & FLUSHED  # version 3: it was flushed to its end
+    closes = length or log.tag & FLUSHED  # version 3: the segment before it was flushed
     if closes and index and log.numbers[index - 1] == number - 1:
         log.rows[flags - SEGMENT_ROW] |= CLOSED
         log.set_end(index - 1, length)
     if index == log.count - 1:
-        log.is_torn = version != VERSION  # nothing new goes behind what is older
+        log.is_torn = version != VERSION  # append nothing to a segment of an earlier version
     return True
 
 
 def _resume(log: Log) -> None:
-    """Once all is scanned: go on in the last segment, or close it if it is not whole."""
+    """After the scan: continue the last segment, or close it if it is damaged."""
     log.is_scanned = True
     index = log.count - 1
     if index >= 0:
         log.is_torn = log.is_torn or log.rows[index * SEGMENT_ROW + ROW_FLAGS] != 0
         log.release(log.numbers[index])
         log.fd = log.files.open(log.name(log.numbers[index]), True)
-        log.dirty = log.fd >= 0  # it may never have been flushed
+        log.dirty = log.fd >= 0  # it may have never been flushed
 
 
 def free_number(kind: int, log: Log, meta: Meta, departed: DepartedIds) -> int:
-    """The number of a member that was dismissed, and that no record carries; 0 for none.
+    """Return the number of a dismissed member that no record has any more; 0: there is none.
 
-    Needed once all numbers, or rows, have been given.
+    Needed once all numbers, or all rows, are in use.
     """
     for row in range(0, len(meta.rows), 8):
         number = meta.rows[row + 5]
@@ -181,11 +181,11 @@ def free_number(kind: int, log: Log, meta: Meta, departed: DepartedIds) -> int:
 
 
 def _is_carried(kind: int, number: int, log: Log, departed: DepartedIds) -> bool:
-    """True if a message that is here, or one that went, carries the number of a member."""
+    """Return True if a stored message or a departed id has the number of a member."""
     place = 0
     while place := log.step(place):
-        carried = log.tag if kind == MEMBER_GROUP else log.head[AT_SOURCE]
-        if log.kind >= KIND_MESSAGE and carried == number:
+        number_in_record = log.tag if kind == MEMBER_GROUP else log.head[AT_SOURCE]
+        if log.kind >= KIND_MESSAGE and number_in_record == number:
             return True
     while kind == MEMBER_GROUP and (place := departed.log.step(place)):
         for row in range(departed.read(place)):

@@ -1,11 +1,11 @@
-"""Contents too long for a record: in part files while they are incomplete, then in body files.
+"""Contents that are too long for a record: in part files while incomplete, then in body files.
 
-A part file is a 16-byte head (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian) and
-the content as a MESSAGE has it: group id 32 | timestamp 8 | body. Finished, it is renamed and
-becomes the body file of a message, or a group's descriptor (client id 32 | descriptor). Nothing
-here is durable but what is flushed every PART_FLUSH_SIZE bytes: a transfer goes on behind what the
-file has, and the id shows in the end whether a power cut had torn that. Blocks of the black box
-are flushed one by one.
+A part file has a head of 16 bytes (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian)
+and the content of a MESSAGE: group id 32 | timestamp 8 | body. When it is complete, it is renamed
+to the body file of a message, or to a group's descriptor (client id 32 | descriptor). Contents are
+flushed every PART_FLUSH_SIZE bytes only: after a power cut, a transfer continues where the file
+ends, and the id, checked at its end, shows if the cut tore any of it. Blocks of the black box are
+flushed one by one.
 """
 
 from drupelet.base.compat import const
@@ -22,7 +22,7 @@ from drupelet.base.limits import (
 from drupelet.base.memory import copy, crc32_into, equal, put_u16_le
 
 PART_HEAD_SIZE = const(16)
-_DESCRIPTOR_AT = const(48)  # behind the part's head and the client id
+_DESCRIPTOR_AT = const(48)  # after the part's head and the client id
 
 assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Spool:
-    """Part files 0..PARTS_MAX+1: the incoming ones, one being composed, one of the black box."""
+    """Part files 0 to PARTS_MAX + 1: of incoming contents, our own one, and a black box."""
 
     def __init__(self, store: "StoreParts") -> None:
         self._store = store
@@ -45,10 +45,10 @@ class Spool:
         self._head = bytearray(PART_HEAD_SIZE)
 
     def part_open(self, part: int, key: "Buffer", at: int, total: int) -> int:
-        """Begin a part or go on with it; the content bytes that it holds, or a code.
+        """Open a part; return how many content bytes it has already, or a code.
 
-        Bytes are kept if the 8-byte key and the total (0: it is being composed) are the same as
-        before.
+        An existing part is continued where it ends, if its 8-byte key and total (0: it is being
+        composed) are the same.
         """
         assert 0 <= total <= CONTENT_HEADER_SIZE + BODY_SIZE_MAX
         self._close(part)
@@ -59,13 +59,13 @@ class Spool:
         files = self._files
         name = self._name(part)
         kept = self.part_left(part)
-        same = kept >= 0 and self._has_head(name)
-        code = OK if same else self.part_drop(part)
+        is_same = kept >= 0 and self._has_head(name)
+        code = OK if is_same else self.part_drop(part)
         if code == OK:
             code = self._fds[part] = files.open(name, True)
         if code < 0:
             return code
-        if same:
+        if is_same:
             self._sizes[part] = kept
             return kept
         code = files.append(self._fds[part], self._head, 0, PART_HEAD_SIZE)
@@ -74,7 +74,7 @@ class Spool:
         return code
 
     def part_append(self, part: int, buf: "Buffer", at: int, size: int) -> int:
-        """Add content. E_CAPACITY beyond the total; a flash that refuses loses the part."""
+        """Append content; OK or a code. E_CAPACITY: beyond the total. Others: the part is lost."""
         if self._fds[part] < 0:
             return E_STORAGE
         end = self._sizes[part] + size
@@ -91,27 +91,27 @@ class Spool:
         return OK
 
     def part_size(self, part: int) -> int:
-        """Content bytes of an open part; 0 for one that is not open."""
+        """Return the content bytes of an open part; 0 if it is not open."""
         return self._sizes[part]
 
     def part_left(self, part: int) -> int:
-        """Content bytes in the file of a part that is not open; below 0 when there is none."""
+        """Return the content bytes of a part that is not open; negative: there is none."""
         return self._files.size(self._name(part)) - PART_HEAD_SIZE
 
     def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read content bytes; the count, less only at the end."""
+        """Read content bytes; return the count, less only at the end, or a code."""
         if self._fds[part] < 0:
             return 0
         return self._files.read_into(self._fds[part], PART_HEAD_SIZE + offset, buf, at, size)
 
     def part_drop(self, part: int) -> int:
-        """Remove a part, open or left over; OK when there is none."""
+        """Remove a part, open or not; OK if there is none."""
         self._close(part)
         name = self._name(part)
         return self._files.remove(name) if self._files.size(name) >= 0 else OK
 
     def finish(self, part: int, name: str) -> int:
-        """Make the whole part durable under another name; the part is gone then."""
+        """Make a complete part durable and rename its file; return OK or a code."""
         if self._fds[part] < 0:
             return E_STORAGE
         code = OK if part == PART_BOX else self._flush(part)
@@ -121,13 +121,13 @@ class Spool:
         return code
 
     def descriptor_size(self, number: int) -> int:
-        """Bytes of a group's descriptor; -1 when it has none."""
+        """Return the size of a group's descriptor; -1: it has none."""
         return max(self._files.size(descriptor_name(number)) - _DESCRIPTOR_AT, -1)
 
     def descriptor_read_into(
         self, number: int, offset: int, buf: bytearray, at: int, size: int
     ) -> int:
-        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
+        """Read descriptor bytes; return the count, less only at the end, or E_STORAGE."""
         fd = self._files.open(descriptor_name(number), False)
         if fd < 0:
             return E_STORAGE
@@ -149,7 +149,7 @@ class Spool:
         self._sizes[part] = 0
 
     def _has_head(self, name: str) -> bool:
-        """True if the head of a part's file is the one that is wanted."""
+        """Return True if the head in a part file equals `_head`."""
         fd = self._files.open(name, False)
         if fd < 0:
             return False
@@ -160,5 +160,5 @@ class Spool:
 
 
 def descriptor_name(number: int) -> str:
-    """Name of the file of a group's descriptor."""
+    """Return the name of the file of a group's descriptor."""
     return "G%d.DSC" % number

@@ -1,4 +1,4 @@
-"""What may be the state of a message in a store; a host's own states are 6 and 7."""
+"""States of a message in a store; hosts use 6 and 7 for states of their own."""
 
 from drupelet.base.compat import const
 
@@ -6,5 +6,5 @@ STATE_DELIVERED = const(1)
 STATE_PENDING = const(2)
 STATE_DELETED = const(3)
 STATE_INVALID = const(4)  # buried: only its id is left
-STATE_PRIVATE = const(5)  # delivered, not shared
-STATE_GONE = const(8)  # it was in the log; only its id is left
+STATE_PRIVATE = const(5)  # delivered, but not shared
+STATE_GONE = const(8)  # departed: it was in the log, and only its id is left

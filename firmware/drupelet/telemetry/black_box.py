@@ -1,4 +1,4 @@
-"""The black box: what a device did, in 512-byte blocks that any reader can check on its own.
+"""The black box: logs events and counters in 512-byte blocks, each of which has its own CRC.
 
 A segment is a 32-byte header and 1 to BOX_BLOCKS_MAX blocks, little-endian:
 
@@ -9,14 +9,15 @@ A segment is a 32-byte header and 1 to BOX_BLOCKS_MAX blocks, little-endian:
     event   0..3            4     5  6..7  8..11
             dt ms after t0  code  a  b     c
 
-The wall anchor is the wall clock in ms since the Unix epoch at the first block's t0; flags bit 0
-says that it is known; the uncertainty is in units of 10 ms. Counters are cumulative since boot: a
-lost block costs resolution, never totals.
+The wall anchor is the wall clock in ms since the Unix epoch at the first block's t0, valid if bit
+0 of flags is set; the uncertainty is in units of 10 ms. Counters are cumulative since boot: a lost
+block costs resolution, never totals.
 
-Events go in by `log`, `log_id`, `state`, `count`; blocks come out without a callback:
+Events are added by `log`, `log_id`, `state` and `count`. The owner stores finished blocks:
 
-    while box.ready:                     # `header` first when box.starts
-        append box.block; box.take()     # the segment ends with it when box.ends (asked before)
+    while box.ready:
+        append box.header if box.starts, then box.block    # box.ends: the segment's last block
+        box.take()
 """
 
 import struct
@@ -35,7 +36,7 @@ from drupelet.base.limits import (
 from drupelet.base.memory import add_u48_le, copy, crc32_into, fill, get_u16
 from drupelet.base.time_ms import elapsed_ms
 
-# No counter has the indices 18 to 63, so none has a row here: those from 64 on follow those below.
+# No counter has an index from 18 to 63, so the row of counter 64 follows that of counter 17.
 COMMON = const(18)
 GAP = const(46)
 
@@ -43,12 +44,12 @@ _BLOCK_MAGIC = const(0xB1)
 _WALL_KNOWN = const(1)
 _UNCERTAIN = const(0xFFFF)
 _NO_STATE = const(255)
-# An event this long after its block began opens a new block: dt stays a small int.
+# An event this long after its block began opens a new block, so that dt stays a small int.
 _DT_END_MS = const(1 << 28)
-# A counter: whether it changed since it was written u8, value u48 little-endian.
+# A counter's row: changed since it was written u8, value u48 little-endian.
 ROW_SIZE = const(7)
-_MAGIC = b"DRBX\x01"  # and the version
-# More than this between two calls is a clock that went back.
+_MAGIC = b"DRBX\x01"  # with the version
+# A longer time between two calls means that the clock went back.
 _ELAPSED_END_MS = const(1 << 29)
 
 
@@ -60,19 +61,19 @@ class BlackBox:
         self.boot = boot
         self.lost = 0
         self.ready = False  # `block` is finished and waits for `take`
-        self.starts = False  # it is its segment's first: `header` goes before it
-        self.ends = False  # it is its segment's last
+        self.starts = False  # `block` is its segment's first: store `header` before it
+        self.ends = False  # `block` is its segment's last
         self.header = bytearray(BOX_HEADER_SIZE)
         copy(self.header, 0, _MAGIC, 0, len(_MAGIC))
         copy(self.header, 8, device_id, 0, len(device_id))
         self.block = bytearray(BLOCK_SIZE)
         self.writing = bytearray(BLOCK_SIZE)
         self._blocks = blocks
-        self.events = 0  # events in the block that is written
+        self.events = 0  # events in `writing`
         self.block_number = 0
         self.segment_number = 0
         self.dt_ms = 0
-        # Ms since boot, then the wall clock less that, modulo 2^48; both little-endian.
+        # Ms since boot u48, then the wall clock minus that, modulo 2^48; little-endian.
         self.clocks = bytearray(12)
         self.last_ms = -1
         self.wall_flags = 0  # a flag of headers
@@ -83,7 +84,7 @@ class BlackBox:
     # --- events in ---
 
     def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None:
-        """Note an event; c is handed in as its two 16-bit halves. Full: counted as lost."""
+        """Log an event; its c is high << 16 | low. If both blocks are full, count it as lost."""
         at = self._event(now_ms, code, a, b)
         if at:
             struct.pack_into("<HH", self.writing, at, low, high)
@@ -93,11 +94,11 @@ class BlackBox:
         self, now_ms: int, code: int, a: int, b: int, ids: "bytes | bytearray | memoryview",
         at: int,
     ) -> None:  # fmt: skip
-        """Note an event whose c is the first 4 bytes of the message id at ids[at]."""
+        """Log an event whose field c is the first 4 bytes of the message id at ids[at]."""
         self.log(now_ms, code, a, b, get_u16(ids, at), get_u16(ids, at + 2))
 
     def state(self, now_ms: int, power_state: int) -> None:
-        """Enter a power state; the time until now counts for the one before."""
+        """Enter a power state; the time since the last call counts for the previous state."""
         self._tick(now_ms)
         if power_state != self.power_state:
             self.power_state = power_state
@@ -111,7 +112,10 @@ class BlackBox:
             add_u48_le(self.counters, at + 1, amount)
 
     def wall(self, now_ms: int, anchor: "bytes | bytearray", uncertainty: int) -> None:
-        """Tell the wall clock: 6 bytes little-endian, ms since the Unix epoch; units of 10 ms."""
+        """Set the wall clock: 6 bytes, little-endian, ms since the Unix epoch.
+
+        uncertainty: in units of 10 ms.
+        """
         self._tick(now_ms)
         borrow = 0
         for i in range(6):
@@ -122,7 +126,7 @@ class BlackBox:
         self.uncertainty = uncertainty
 
     def flush_counters(self, now_ms: int) -> bool:
-        """Write the counters that changed; False: blocks are full, `take` and call again."""
+        """Log the counters that changed; False if both blocks are full: `take` and call again."""
         self._tick(now_ms)
         counters = self.counters
         for at in range(0, len(counters), ROW_SIZE):
@@ -139,14 +143,14 @@ class BlackBox:
     # --- blocks out ---
 
     def take(self) -> None:
-        """The owner has stored `block`."""
+        """Release `block`, which the owner has stored."""
         self.ready = self.starts = self.ends = False
         self._close_if_full()
 
     def finish(self) -> bool:
-        """End the segment with what there is; False while a block waits for `take`.
+        """End the segment; False if a block waits for `take` first.
 
-        True: either a last block is ready now, or the last one had been taken already.
+        True: the last block is ready now, or was taken already.
         """
         if self.ready:
             return False
@@ -174,7 +178,7 @@ class BlackBox:
         return not self.ready or (self.events < EVENTS_PER_BLOCK and self.dt_ms < _DT_END_MS)
 
     def _event(self, now_ms: int, code: int, a: int, b: int) -> int:
-        """Begin an event; the offset of its c, 0 if it is lost."""
+        """Begin an event in `writing`; return the offset of its field c, 0 if it is lost."""
         self._tick(now_ms)
         if not self._has_room():
             self.lost += 1
@@ -195,7 +199,7 @@ class BlackBox:
             self._close(False)
 
     def _close(self, last: bool) -> None:
-        """Finish the block that is written and go on in the other one."""
+        """Finish the block `writing` and swap it with `block`."""
         block = self.writing
         struct.pack_into(
             "<BBHH", block, 0, _BLOCK_MAGIC, self.events, self.block_number, self.boot & 0xFFFF
@@ -231,6 +235,6 @@ class BlackBox:
 
 
 def counter_at(at: int) -> int:
-    """The index of the counter whose row is at `at`."""
+    """Return the index of the counter whose row begins at offset `at`."""
     row = at // ROW_SIZE
     return row if row < COMMON else row + GAP

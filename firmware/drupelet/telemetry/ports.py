@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""What the recorder is handed: a ring of files, and who publishes them."""
+"""What the recorder needs from others: a ring of files, and a publisher."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from drupelet.base.ports import Buffer
 
 
 class SpoolPort(Protocol):
-    """Parts of a store."""
+    """The part files of a store."""
 
     def part_open(self, part: int, key: Buffer, at: int, total: int) -> int: ...
     def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int: ...
@@ -16,7 +16,7 @@ class SpoolPort(Protocol):
 
 
 class RingPort(Protocol):
-    """The files of the black box in a store: its part is the file `box_slot` of `box_slots`."""
+    """The black box's files in a store: part PART_BOX is the file `box_slot` of `box_slots`."""
 
     box_slots: int
     box_slot: int
@@ -28,7 +28,7 @@ class RingPort(Protocol):
 
 
 class PublisherPort(Protocol):
-    """Begins a message of our own in a part, and puts it into the log; `Node`."""
+    """Begins a message of our own in a part, and puts it into the log; see `Node`."""
 
     def publish_begin(self, group: int, timestamp: bytes | bytearray, part: int = 0) -> int: ...
     def publish_end(self, group: int, now_ms: int, part: int = 0) -> int: ...

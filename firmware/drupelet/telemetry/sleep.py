@@ -1,8 +1,8 @@
-"""A black box over a deep sleep: what the next boot goes on with (docs/SPEC.md 10.3).
+"""State of a black box for a deep sleep, so that the next boot continues it (docs/SPEC.md 10.3).
 
-Before the events of the block that is written stand: events and blocks so far, power state, flags,
-segment, dt, uncertainty, the two clocks; then t0 of the block. Behind the events follow the
-counters that are not 0, an index and a row each.
+Layout: number of events and blocks so far, power state, flags, segment, dt, uncertainty, the two
+clocks; t0 of the unfinished block and its events; the counters that are not 0, an index and a row
+each.
 """
 
 import struct
@@ -23,9 +23,9 @@ _ZEROS = bytes(6)
 
 
 def rest_into(box: "BlackBox", out: bytearray, at: int, limit: int) -> int:
-    """Write what the next boot goes on with; its end, 0: no room.
+    """Write the state to out[at:limit]; return its end, or 0 if there is no room.
 
-    A block that waits for `take` is not in it: it must have been stored before.
+    A finished block is not included: store it before.
     """
     size = box.events * EVENT_SIZE
     end = at + _REST_SIZE + size
@@ -50,7 +50,7 @@ def rest_into(box: "BlackBox", out: bytearray, at: int, limit: int) -> int:
 def wake_from(
     box: "BlackBox", kept: bytearray, at: int, end: int, now_ms: int, slept_ms: int
 ) -> None:
-    """Go on after `slept_ms` with what `rest_into` wrote to kept[at:end]."""
+    """Restore the state that `rest_into` wrote to kept[at:end], after `slept_ms` of sleep."""
     (
         box.events, box.block_number, box.power_state, box.wall_flags,
         box.segment_number, box.dt_ms, box.uncertainty, clocks,

@@ -1,8 +1,8 @@
 # host only: filters over whole logs
-"""BLOOM_AVAILABLE: which messages of a part of a group are here, as a Bloom filter (SPEC 14).
+"""BLOOM_AVAILABLE frames: a Bloom filter of the messages held in part of a group (SPEC 14).
 
-Mobile paper, enhancement 3. The part is a range of timestamps, cut further by a rest of the id;
-timestamp and id are the same at all members, which arrival order is not.
+Enhancement 3 of the mobile paper. A part is a range of timestamps, optionally restricted to the
+ids with a given remainder: timestamps and ids are the same at all members, arrival order is not.
 """
 
 import hashlib
@@ -10,9 +10,9 @@ import hashlib
 KIND_BLOOM = 0x54
 HEAD_SIZE = 45
 _PART_SIZE = 20
-ANSWER = 1  # flags: an answer; it is not answered again
-SUM_ONLY = 2  # flags: count and sum alone, no filter
-WHOLE = 4  # flags: of all messages, so no part is told
+ANSWER = 1  # flag: this frame answers another one and is not answered itself
+SUM_ONLY = 2  # flag: the frame has count and sum, but no filter
+WHOLE = 4  # flag: the frame covers the whole group, so the part's fields are left out
 # 10 bits and 7 hashes a message: one false positive in 122.
 BITS_PER_ID = 10
 HASHES = 7
@@ -21,7 +21,7 @@ TIME_END = 1 << 63
 
 
 class Subset:
-    """A part of a group: timestamps start .. end - 1, ids whose rest by `modulo` is `offset`."""
+    """Part of a group: timestamps start .. end - 1 (ms), ids that are `offset` modulo `modulo`."""
 
     def __init__(self, start: int, end: int, modulo: int = 1, offset: int = 0) -> None:
         assert 0 <= start <= end <= TIME_END and 0 <= offset < modulo <= 0xFFFF
@@ -31,13 +31,13 @@ class Subset:
         self.offset = offset
 
     def has(self, timestamp: int, id: bytes) -> bool:
-        """Whether a message belongs to it."""
+        """Whether a message belongs to this part."""
         inside = self.start <= timestamp < self.end
         return inside and int.from_bytes(id[24:]) % self.modulo == self.offset
 
 
 class Filter:
-    """A filter over ids: `bits`, which of its own salt, so that errors differ each time."""
+    """A Bloom filter over 32-byte ids; a new salt per filter makes false positives differ."""
 
     def __init__(self, bits: bytearray, hashes: int, salt: bytes) -> None:
         self.bits = bits
@@ -46,36 +46,36 @@ class Filter:
 
     @classmethod
     def over(cls, ids: "list[bytes]", salt: bytes, size_max: int) -> "Filter":
-        """A new one, of at most `size_max` bytes; of no ids it has none."""
+        """Return a filter of the ids, at most `size_max` bytes long; empty if there are no ids."""
         size = min((len(ids) * BITS_PER_ID + 7) // 8, size_max)
-        made = cls(bytearray(size), HASHES, salt)
+        bloom = cls(bytearray(size), HASHES, salt)
         for id in ids:
-            for place in made._places(id):
-                made.bits[place >> 3] |= 1 << (place & 7)
-        return made
+            for bit in bloom._places(id):
+                bloom.bits[bit >> 3] |= 1 << (bit & 7)
+        return bloom
 
     def _places(self, id: bytes) -> "list[int]":
         digest = hashlib.blake2s(id, key=self.salt, digest_size=16).digest()
         first = int.from_bytes(digest[:8])
         step = int.from_bytes(digest[8:]) | 1
         count = len(self.bits) * 8
-        return [(first + turn * step) % count for turn in range(self.hashes)]
+        return [(first + index * step) % count for index in range(self.hashes)]
 
     def maybe(self, id: bytes) -> bool:
-        """False: this id was not put in. True: it may have been."""
+        """False if the id is not in the filter; True if it may be."""
         if not self.bits:
             return False
-        return all(self.bits[place >> 3] & 1 << (place & 7) for place in self._places(id))
+        return all(self.bits[bit >> 3] & 1 << (bit & 7) for bit in self._places(id))
 
 
 def sum_of(ids: "list[bytes]") -> bytes:
-    """8 bytes that are equal for equal sets of ids: the first 8 of each, added modulo 2^64."""
+    """Return the sum of the first 8 bytes of each id modulo 2^64, as 8 bytes, big-endian."""
     total = sum(int.from_bytes(id[:8]) for id in ids)
     return (total & 0xFFFFFFFFFFFFFFFF).to_bytes(8)
 
 
 class Available:
-    """A frame's content."""
+    """The content of a BLOOM_AVAILABLE frame."""
 
     def __init__(
         self, group: bytes, flags: int, subset: Subset, count: int, total: bytes, bloom: Filter
@@ -89,7 +89,7 @@ class Available:
 
 
 def put_into(frame: bytearray, what: Available) -> int:
-    """Write a frame; its size."""
+    """Write a frame to frame[0:]; return its size in bytes."""
     subset, bloom = what.subset, what.filter
     whole = subset.start == 0 and subset.end == TIME_END and subset.modulo == 1
     flags = what.flags & ~WHOLE | (WHOLE if whole else 0)
@@ -105,7 +105,7 @@ def put_into(frame: bytearray, what: Available) -> int:
 
 
 def read(frame: "bytes | bytearray", size: int) -> "Available | None":
-    """A frame's content, or None: malformed."""
+    """Return the content of frame[:size], or None if it is malformed."""
     at = HEAD_SIZE - _PART_SIZE
     if size < at or frame[0] != KIND_BLOOM or not 0 < frame[10] <= HASHES_MAX:
         return None

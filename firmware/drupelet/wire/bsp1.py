@@ -1,4 +1,4 @@
-"""Profile `bsp-1`: the records of BSP v1 section 3, back to back in a frame.
+"""Profile `bsp-1`: a frame is a sequence of the records of BSP v1 section 3.
 
     byte  0        1     2..3                     4..
           version  type  payload length, big-end  payload
@@ -6,8 +6,9 @@
     type  0 ACK, 2 OFFER, 3 REQUEST: one or more message ids of 32 bytes
           1 MESSAGE: group id 32 | timestamp 8 (ms, big-endian) | body
 
-Another version, an empty id list, a list that is not whole ids, a short MESSAGE and a negative
-timestamp are the peer's errors: the rest of the frame is dropped. An unknown type is skipped.
+A record of another version, an id list that is empty or not a multiple of 32 bytes, a MESSAGE
+without a whole header and a negative timestamp are errors of the peer: the rest of the frame is
+dropped. Records of an unknown type are skipped.
 """
 
 from drupelet.base.compat import const
@@ -33,7 +34,7 @@ REQUEST = const(3)
 
 
 def check_record(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
-    """The payload length of the record at `at`, or E_PEER; every known type is well-formed."""
+    """Return the payload length of the record at `at`, or E_PEER if it is malformed."""
     if end - at < RECORD_HEADER_SIZE or buf[at] != VERSION:
         return E_PEER
     kind = buf[at + 1]
@@ -58,8 +59,8 @@ def put_header(buf: bytearray, at: int, kind: int, length: int) -> None:
 
 
 def parse(exchange: "RecordsPort", frame: bytearray, at: int, end: int) -> int:
-    """Hand each record of a frame to the engine; OK, or E_PEER at the first malformed one."""
-    ack_at = -1  # of the ACK before: an id that comes twice in a row is gone
+    """Hand each record of frame[at:end] to the engine; OK, or E_PEER at the first malformed."""
+    ack_at = -1  # the previous ACK's id: the same id twice in a row says that the message is gone
     while at < end:
         length = check_record(frame, at, end)
         if length < 0:
@@ -87,7 +88,7 @@ def parse(exchange: "RecordsPort", frame: bytearray, at: int, end: int) -> int:
 
 
 def fill(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
-    """Write what is due from `at` on; returns the end of the last record (`at`: nothing due)."""
+    """Write the records that are due to frame[at:limit]; return their end (`at` if none is)."""
     at = fill_ids(exchange, frame, at, limit)
     while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and exchange.next_message():
         size = CONTENT_HEADER_SIZE + exchange.core.store.size
@@ -101,7 +102,7 @@ def fill(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
 
 
 def fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
-    """Write the ACKs and REQUESTs that are due; as `fill`."""
+    """Write only the ACKs and REQUESTs that are due; arguments and result as for `fill`."""
     at = _fill_ids(exchange, frame, at, limit, ACK)
     return _fill_ids(exchange, frame, at, limit, REQUEST)
 
@@ -112,11 +113,12 @@ def _put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) 
     at += RECORD_HEADER_SIZE
     copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-    whole = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
-    exchange.put_message()  # also one that cannot be read: it is tried again after the back-off
-    if whole:
+    is_read = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    # A message that the store could not read counts as sent, too: its back-off delays the retry.
+    exchange.put_message()
+    if is_read:
         exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
-    return whole
+    return is_read
 
 
 def _fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int, kind: int) -> int:

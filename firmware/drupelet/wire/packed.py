@@ -1,11 +1,11 @@
-"""Messages in bundles between hosts that are known to read them so (docs/SPEC.md 3.8).
+"""Packed messages in bundles between hosts that both support them (docs/SPEC.md 3.8).
 
-    0x46 | messages               of the same group as the frame before in this bundle
+    0x46 | messages               in the same group as the previous frame of this bundle
     0x47 | group id 32 | messages
     message: size varint | timestamp delta | body
 
-A bundle is read in order and as a whole, so nothing is numbered and a group is named once. ACK and
-REQUEST go as records of `bsp-1`, in frames of their own.
+A bundle is read in order and as a whole, so messages have no numbers and a group is named once.
+ACK and REQUEST are sent as `bsp-1` records in frames of their own.
 """
 
 from drupelet.base.compat import const
@@ -28,24 +28,27 @@ _KIND_PLAIN = const(0x40)
 
 
 class Packed:
-    """The codec of a host's stick link; `packs`: its peer reads packed messages."""
+    """The codec of a host's stick link; `packs` says whether the peer reads packed messages."""
 
     def __init__(self, link: "BundlePort", packs: bool) -> None:
         self.packs = packs
-        self._group = -1  # the row of that of the frame before in this bundle
-        self._stamps = bytearray(2 * STAMP_SIZE)  # of the messages in one frame
+        self._group = -1  # group row of the previous frame of this bundle
+        self._stamps = bytearray(2 * STAMP_SIZE)  # scratch and last timestamp, see `stamps`
         link.use_packing(self)
 
     def begin(self) -> None:
-        """A bundle is opened, to be read or written."""
+        """Forget the current group: a new bundle is about to be read or written."""
         self._group = -1
 
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Records; as `bsp1.parse`."""
+        """Hand each bsp-1 record of frame[at:end] to the engine; as `bsp1.parse`."""
         return bsp1.parse(exchange, frame, at, end)
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
+        """Write what is due to frame[at:limit] and the frame's kind to frame[at-1].
+
+        Returns the end of what was written; `at` if nothing is due.
+        """
         if not self.packs:
             return bsp1.fill(exchange, frame, at, limit)
         end = bsp1.fill_ids(exchange, frame, at, limit)
@@ -58,17 +61,17 @@ class Packed:
         group = -1
         while exchange.next_message():
             size = core.store.size
-            head = 0 if group >= 0 or exchange.message_group == self._group else ID_SIZE
-            need = head + varint_size(size) + DELTA_SIZE_MAX + size
-            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + need > len(frame):
+            group_id_size = 0 if group >= 0 or exchange.message_group == self._group else ID_SIZE
+            record_size_max = group_id_size + varint_size(size) + DELTA_SIZE_MAX + size
+            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + record_size_max > len(frame):
                 exchange.too_long()
                 continue
-            if end + need > limit or (group >= 0 and exchange.message_group != group):
+            if end + record_size_max > limit or (group >= 0 and exchange.message_group != group):
                 break  # the next frame has room
             if group < 0:
                 group = exchange.message_group
-                frame[at - 1] = KIND_GROUP if head else KIND_PACKED
-                if head:
+                frame[at - 1] = KIND_GROUP if group_id_size else KIND_PACKED
+                if group_id_size:
                     copy(frame, at, core.members.group_ids, group * ID_SIZE, ID_SIZE)
                     end += ID_SIZE
             begin = end
@@ -78,7 +81,7 @@ class Packed:
             if exchange.body_into(frame, end, 0, size):
                 end += size
             else:
-                end = begin  # the disk did not give it: half a message has another id
+                end = begin  # the disk failed: a truncated body would have another id
             exchange.put_message()
             exchange.count_record(True, MESSAGE, end - begin)
         if group >= 0:
@@ -86,7 +89,7 @@ class Packed:
         return end
 
     def unpack(self, exchange: "Exchange", frame: bytearray, end: int) -> int:
-        """Hand each packed message to the engine; OK, or E_PEER at the first malformed one."""
+        """Hand each packed message of frame[:end] to the engine; OK or E_PEER, as `parse`."""
         at = FRAME_HEADER_SIZE
         members = exchange.core.members
         if frame[0] == KIND_GROUP:

@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""What wire profiles ask of who they encode for, and what a host hands to them."""
+"""What wire profiles need from the rest of the node, and what a host hands to them."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LinkPort(Protocol):
-    """A link as a session, a codec of bundles or a recovery is given it."""
+    """A link, as far as a bsp-0 session or a sketch recovery needs it."""
 
     profile: int
     closed: bool
@@ -31,19 +31,19 @@ class LinkPort(Protocol):
 
 
 class BundlePort(Protocol):
-    """A link of sticks, which a host hands a codec of its own."""
+    """A stick link that a host gives the packing codec."""
 
     def use_packing(self, packing: Any) -> None: ...
 
 
 class RecordsPort(Protocol):
-    """What a record profile without state of its own asks of who it encodes for: an exchange, or a
-    topic (docs/DESIGN.md 9).
+    """An exchange or a topic (docs/DESIGN.md 9), as a stateless record profile uses it.
 
-    In: `on_...` for what was read; `on_message` reads group id and timestamp before all else: they
-    may stand in the graph's `ids`. Out: `take_...` writes a 32-byte id that is due; a message is
-    looked at with `next_message`, copied with `body_into`, and `put_message` says that it is in
-    the frame, `too_long` that it fits none.
+    Reading: `on_...` reports a record. `on_message` reads group id and timestamp before anything
+    else, so both may lie in the scratch `graph.ids`. Writing: `take_...` writes the next 32-byte
+    id that is due to buf[at]. `next_message` selects the next message that is due and `body_into`
+    copies its body; then `put_message` says that it is in the frame, or `too_long` that it fits
+    into no frame.
     """
 
     core: "Core"
@@ -69,7 +69,7 @@ class RecordsPort(Protocol):
 
 
 class SketchPort(Protocol):
-    """What a host hands to a `compact-1` codec to reconcile many ids (docs/SPEC.md 3.5)."""
+    """What a host hands to a `compact-1` codec to reconcile many ids by a sketch (SPEC 3.5)."""
 
     def take(self, exchange: "Exchange", buf: bytearray, at: int, size: int) -> bool: ...
     def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int: ...

@@ -8,4 +8,4 @@ PROFILE_MVDS_NESTED = const(2)
 PROFILE_MVDS_5001 = const(3)
 PROFILE_COMPACT_1 = const(4)
 PROFILE_BSP_0 = const(5)
-# 6 and 7 are taken: kinds 0x46 and 0x47 are packed messages (wire/packed.py).
+# Do not use 6 and 7: frame kinds 0x46 and 0x47 are packed messages (wire/packed.py).

@@ -1,4 +1,4 @@
-"""The codec of each wire profile and the hash of each family, loaded when they are asked for."""
+"""Creates the codec of a wire profile and the hash of a family; imports them on first use."""
 
 from drupelet.base.hashes import MessageHash
 from drupelet.engine.members import FAMILIES, FAMILY_BSP, FAMILY_BSP_0, FAMILY_MVDS
@@ -17,27 +17,29 @@ if TYPE_CHECKING:
 
 
 def family_of(profile: int) -> int:
-    """The family whose groups a profile carries."""
+    """Return the family (FAMILY_...) whose groups a profile carries."""
     if resends(profile):
         return FAMILY_MVDS
     return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_BSP
 
 
 def resends(profile: int) -> bool:
-    """Whether what was sent is kept, as in MVDS, until it is answered (docs/SPEC.md 3.4).
+    """Whether a profile retransmits REQUEST and MESSAGE, as MVDS does (docs/SPEC.md 3.4).
 
-    A REQUEST is sent again until the message is here, a MESSAGE until it is acknowledged, at a
-    back-off that falls back from its bound. In BSP both go once, and the OFFER is made again. An
-    OFFER that was not answered twice becomes the MESSAGE: MVDS obliges nobody to answer an OFFER
-    of what is held, and its peers do not; every copy of a MESSAGE is acknowledged.
+    A REQUEST is retransmitted until the message arrives, a MESSAGE until it is acknowledged, with
+    MVDS's back-off (engine/backoff.py). In BSP both are sent once, and the OFFER is repeated.
+    After two unanswered OFFERs the MESSAGE itself is sent: MVDS does not require an answer to an
+    OFFER of a message that is held, and its peers send none, but they acknowledge every copy of a
+    MESSAGE.
     """
     return PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001
 
 
 def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
-    """The codec of a profile for one link to the peer of a row; in `core.codecs` what links share.
+    """Return the codec of a profile for one link to the peer in row `peer`.
 
-    Boards have only what their firmware set holds.
+    Codecs that links share are kept in `core.codecs`. A board has only the profiles of its
+    firmware set: ImportError for the others.
     """
     if profile in core.codecs:
         return core.codecs[profile]
@@ -62,7 +64,7 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
 
 
 def bring_family(core: "Core", family: int) -> None:
-    """Have the hash of a family at hand before its first group is joined."""
+    """Load the hash of a family; call this before its first group is joined."""
     assert 0 <= family < FAMILIES
     if core.has_family(family):
         return

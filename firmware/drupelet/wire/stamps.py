@@ -1,10 +1,10 @@
-"""Timestamps as differences: a zigzag varint from one 8-byte timestamp to the next.
+"""Timestamps as deltas: the zigzag varint of the difference to the previous timestamp.
 
-A timestamp is 8 bytes, big-endian, 0 .. 2^63 - 1; it never becomes an int, which a 32-bit board
-keeps on its heap. zigzag(n) = 2n for n >= 0, -2n - 1 for n < 0; varints as in `protobuf`.
+A timestamp is 8 bytes, big-endian, 0 .. 2^63 - 1. It is never turned into an int, which a 32-bit
+board would allocate. zigzag(n) = 2n for n >= 0, -2n - 1 for n < 0; varints as in `protobuf`.
 
-The one before, zeros when a frame begins, stands at `last_at` of the codec's scratch, whose first
-8 bytes hold a difference, little-endian, while it is written or read.
+The codec's scratch has the previous timestamp at `last_at` (zeros at the beginning of a frame);
+its first 8 bytes hold the delta, little-endian, while it is written or read.
 """
 
 from drupelet.base.compat import const
@@ -20,7 +20,7 @@ def put_stamp(
     frame: "bytearray", at: int, scratch: "bytearray", last_at: int,
     stamp: "bytes | bytearray | memoryview", stamp_at: int,
 ) -> int:  # fmt: skip
-    """Write the difference from the last to stamp[stamp_at:stamp_at+8]; the position behind it."""
+    """Write stamp[stamp_at:stamp_at+8] as a delta to frame[at]; return its end."""
     borrow = 0
     for index in range(8):
         digit = stamp[stamp_at + 7 - index] - scratch[last_at + 7 - index] - borrow
@@ -38,14 +38,14 @@ def put_stamp(
 def get_stamp(
     frame: "bytes | bytearray | memoryview", at: int, end: int, scratch: "bytearray", last_at: int
 ) -> int:
-    """Add the difference at frame[at] to the last timestamp; the position behind it, or E_PEER.
+    """Add the delta at frame[at] to the previous timestamp; return the delta's end, or E_PEER.
 
-    E_PEER: it is cut off, too long, or leads out of 0 .. 2^63 - 1.
+    E_PEER: the delta is truncated, too long, or the sum is outside 0 .. 2^63 - 1.
     """
-    behind = skip_varint(frame, at, end)
-    if behind < 0:
+    delta_end = skip_varint(frame, at, end)
+    if delta_end < 0:
         return E_PEER
-    varint_to_le8(frame, at, behind, scratch, 0)
+    varint_to_le8(frame, at, delta_end, scratch, 0)
     flip = 0xFF if scratch[0] & 1 else 0
     carry = 0
     for index in range(8):
@@ -55,4 +55,4 @@ def get_stamp(
         digit = scratch[last_at + 7 - index] + (low ^ flip) + carry
         carry = digit >> 8
         scratch[last_at + 7 - index] = digit & 0xFF
-    return E_PEER if scratch[last_at] & 0x80 else behind
+    return E_PEER if scratch[last_at] & 0x80 else delta_end

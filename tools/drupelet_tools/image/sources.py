@@ -14,11 +14,19 @@ from pathlib import Path
 
 from drupelet_tools.flash.build import ROOT
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.flatten import JOINED
 
 LOCK = ROOT / "tools/image.lock"
 _UNPACK_TIMEOUT_S = 120
-# Corrections of MicroPython 1.25: a file, what is wrong in it, and what is right.
-_CORRECTIONS = (
+IN_FLASH = Path(__file__).with_name("in_flash")
+# Modules that a board keeps, with many functions: of the set, and the M3's flash.
+_IN_FLASH = (
+    JOINED, "drive",
+    *(f"drupelet.base._{name}_viper" for name in ("aes", "blake2s", "ccm", "memory", "murmur")),
+)  # fmt: skip
+_INCLUDE = '#include "py/in_flash.h"\n'
+# Changes of MicroPython 1.25: a file, a piece of its text, and what stands there instead.
+_CHANGES = (
     # Machine code of ARMv6-M reads its constants from words behind it, whose address is a multiple
     # of 4. Frozen at another address it reads wrong ones: a CRC-32 is wrong then, and nothing else
     # says so.
@@ -31,6 +39,65 @@ _CORRECTIONS = (
         "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM);",
         "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM) - 1792;",
     ),
+    # Functions and classes of some modules are constants in flash: in_flash/layout.py.
+    (
+        "tools/mpy-tool.py",
+        "        cm.freeze(idx)\n",
+        "        cm.freeze(idx)\n"
+        f'    __import__("layout").emit(sys.modules[__name__], compiled_modules, {_IN_FLASH})\n',
+    ),
+    (
+        "py/objmodule.c",
+        "mp_obj_t mp_obj_new_module(qstr module_name) {\n",
+        f"{_INCLUDE}MP_REGISTER_ROOT_POINTER(void *in_flash_contexts[4 * 8]);\n\n"
+        "mp_obj_t mp_obj_new_module(qstr module_name) {\n",
+    ),
+    (
+        "py/objmodule.c",
+        "mp_module_context_t *o = m_new_obj(mp_module_context_t);",
+        "mp_module_context_t *o = in_flash_context(qstr_str(module_name));",
+    ),
+    (
+        "py/emitglue.c",
+        "    // def_args must be MP_OBJ_NULL or a tuple\n",
+        "    mp_obj_t in_flash = in_flash_function(proto_fun, context, def_args);\n"
+        "    if (in_flash != MP_OBJ_NULL) {\n"
+        "        return in_flash;\n"
+        "    }\n\n"
+        "    // def_args must be MP_OBJ_NULL or a tuple\n",
+    ),
+    ("py/emitglue.c", '#include "py/bc.h"\n', f'#include "py/bc.h"\n{_INCLUDE}'),
+    (
+        "py/modbuiltins.c",
+        "    // set the new classes __locals__ object\n",
+        "    mp_obj_t in_flash = in_flash_class(n_args, args);\n"
+        "    if (in_flash != MP_OBJ_NULL) {\n"
+        "        return in_flash;\n"
+        "    }\n\n"
+        "    // set the new classes __locals__ object\n",
+    ),
+    ("py/modbuiltins.c", '#include "py/stream.h"\n', f'#include "py/stream.h"\n{_INCLUDE}'),
+    # A class in flash has this flag already, and cannot be written.
+    (
+        "py/objtype.c",
+        "            t->flags |= MP_TYPE_FLAG_IS_SUBCLASSED;\n",
+        "            if (!(t->flags & MP_TYPE_FLAG_IS_SUBCLASSED)) {\n"
+        "                t->flags |= MP_TYPE_FLAG_IS_SUBCLASSED;\n"
+        "            }\n",
+    ),
+    *(
+        ("py/objtype.c", f"static {function}(", f"{function}(")
+        for function in (
+            "mp_obj_t mp_obj_instance_make_new",
+            "void instance_print",
+            "mp_obj_t instance_unary_op",
+            "mp_obj_t instance_binary_op",
+            "void mp_obj_instance_attr",
+            "mp_obj_t instance_subscr",
+            "mp_int_t instance_get_buffer",
+        )
+    ),
+    ("py/objtype.c", '#include "py/runtime.h"\n', f'#include "py/runtime.h"\n{_INCLUDE}'),
 )
 
 
@@ -50,12 +117,20 @@ def cache() -> Path:
     return Path(os.environ.get("DRUPELET_CACHE", ROOT / ".cache")).resolve() / "image"
 
 
+def key_of_sources() -> str:
+    """A hash of all that the tree of sources is made of."""
+    digest = hashlib.sha256(f"{LOCK.read_text('utf-8')}{_CHANGES}".encode())
+    for path in sorted(IN_FLASH.glob("*.*")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def unpack() -> Sources:
     """The sources, unpacked if they are not yet. Raises BuildError."""
     if not LOCK.is_file():
         raise BuildError(f"no {LOCK}: build an image in a clone of the project")
     lock = LOCK.read_text("utf-8")
-    key = hashlib.sha256(f"{lock}{_CORRECTIONS}".encode()).hexdigest()[:16]
+    key = key_of_sources()
     tree = cache() / f"sources-{key}"
     if not tree.is_dir():
         archives = [_archive(line) for line in lock.splitlines() if not line.startswith("#")]
@@ -101,11 +176,13 @@ def _unpack(archive: Path, folder: Path) -> None:
 def _join(tree: Path) -> None:
     """Put libraries where MicroPython looks for its submodules."""
     micropython = next(tree.glob("micropython-*"))
-    for path, wrong, right in _CORRECTIONS:
+    for path, wrong, right in _CHANGES:
         text = (micropython / path).read_text("utf-8")
         if text.count(wrong) != 1:
-            raise BuildError(f"{path} of MicroPython is not the one that the image corrects")
+            raise BuildError(f"{path} of MicroPython is not the one that the image changes")
         (micropython / path).write_text(text.replace(wrong, right), "utf-8")
+    for source in IN_FLASH.glob("*.*"):
+        shutil.copy(source, micropython / ("py" if source.suffix == ".h" else "tools"))
     lib = micropython / "lib"
     for name, source in (
         ("tinyusb", tree / "usr/src/tinyusb"),

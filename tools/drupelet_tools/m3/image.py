@@ -20,7 +20,7 @@ from drupelet_tools.flash.build import ARCHES, ROOT, compile_module
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.flash.sets import Choice, build_set
-from drupelet_tools.image.sources import LOCK, Sources, cache, unpack
+from drupelet_tools.image.sources import Sources, cache, key_of_sources, unpack
 
 ARCH = "armv7m"
 _HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def image(name: str) -> Path:
         frozen = Path(folder)
         build_set(frozen, ARCH, choice(name), in_place=True)
         (frozen / TRACE).unlink(missing_ok=True)
-        return _cached(name, frozen)
+        return image_of(name, frozen)
 
 
 def compiled(name: str, text: str) -> bytes:
@@ -67,9 +67,10 @@ def image_bytes(path: Path) -> int:
     return int(text) + int(data)
 
 
-def _cached(name: str, frozen: Path) -> Path:
+def image_of(name: str, frozen: Path) -> Path:
+    """The image with the .mpy files of a folder frozen into it. Raises BuildError."""
     compiler = _run([_COMPILER, "--version"], "is there a compiler").splitlines()[0]
-    base = _hash([LOCK, *_files(_PORT)], compiler)
+    base = _hash(_files(_PORT), compiler, key_of_sources())
     whole = _hash([*_files(_BOOT), *_files(frozen)], base, relative_to=frozen)
     folder = cache() / "m3"
     path = folder / f"{name}-{whole[:16]}.elf"

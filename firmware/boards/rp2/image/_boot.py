@@ -1,7 +1,7 @@
-"""Frozen into the image, run first at power-on: mounts the drive, prefers code in ROMFS.
+"""The image's boot stub, run first at power-on: mounts the drive, and prefers code in ROMFS.
 
-The drive is formatted where there is none yet. One that was in use and cannot be read is left
-alone, because its log may still be read by whoever knows how.
+It formats the drive if there is none yet. A drive that was in use and cannot be read is left
+alone, because its log may be recoverable.
 """
 
 import os
@@ -12,20 +12,20 @@ import vfs
 
 _PAGE_SIZE = 256
 _BLOCK_SIZE = 4096
-_SNAPSHOT_BLOCKS = 2  # behind the drive: what outlives a deep sleep (boards/rp2/rtc.py)
+_SNAPSHOT_BLOCKS = 2  # after the drive: the snapshots of deep sleep (boards/rp2/rtc.py)
 _ERASED = b"\xff"
 
 
 def _was_used(flash: rp2.Flash) -> bool:
-    """Whether there was a LittleFS with at least one file: a format that was cut has one page."""
+    """Whether there was a LittleFS with a file; an interrupted format has one page only."""
     page = bytearray(_PAGE_SIZE)
-    named = written = False
+    has_magic = has_second_page = False
     for block in range(2):
         flash.readblocks(block, page, 0)
-        named = named or page[8:16] == b"littlefs"
+        has_magic = has_magic or page[8:16] == b"littlefs"
         flash.readblocks(block, page, _PAGE_SIZE)
-        written = written or page != _ERASED * _PAGE_SIZE
-    return named and written
+        has_second_page = has_second_page or page != _ERASED * _PAGE_SIZE
+    return has_magic and has_second_page
 
 
 def _mount() -> None:
@@ -46,7 +46,7 @@ def _mount() -> None:
 
 
 _mount()
-# A firmware set that was sent to the ROMFS partition is newer than the one in this image.
+# A firmware set in the ROMFS partition is newer than the one in this image.
 try:
     os.stat("/rom/boards/rp2")
     sys.path.insert(0, "/rom")

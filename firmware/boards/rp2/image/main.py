@@ -1,10 +1,11 @@
-"""Frozen into the image, run after `_boot.py`: starts the node where the drive has drupelet.json.
+"""The image's main.py, run after `_boot.py`: starts the node that drupelet.json on the drive
+describes.
 
-Where it has none, the board waits for one on its console (docs/SPEC.md 8.2). A start that fails
-resets the chip and is counted in a scratch register of the watchdog, which a reset keeps and a
-loss of power clears. After the third the board stays at the REPL, and its prompt says why. A
-minute without a failure clears the count; so does falling into deep sleep (boards/rp2/rtc.py),
-which a board that failed does not reach.
+Without that file, the board waits for it on its console (docs/SPEC.md 8.2). A failed start resets
+the chip and is counted in a scratch register of the watchdog, which survives a reset and is
+cleared by a power cut. After the third failure the board stays at the REPL, whose prompt says why.
+A minute without a failure clears the count; so does deep sleep (boards/rp2/rtc.py), because a
+board that reached it has not failed.
 """
 
 import json
@@ -21,17 +22,17 @@ STARTS_MAX = 3
 _STEADY_MS = 60000
 _CTRL_C = 3
 _NO_BYTE = -1
-_LINE_SIZE_MAX = 2048  # of a configuration on its way
+_LINE_SIZE_MAX = 2048  # of a line with a configuration
 _SETTLE_MS = 10
-_RESET_MS = 1000  # long enough for the line about a failure to leave over USB
-# The watchdog's scratch register 7: the boot ROM reads 5 to 7 only where 4 asks it to, which the
-# reset of MicroPython never does. Deep sleep has 0 to 3 (boards/rp2/rtc.py).
+_RESET_MS = 1000  # long enough to print the failure over USB
+# The watchdog's scratch register 7. The boot ROM reads 5 to 7 only if 4 has a magic number, which
+# MicroPython never writes. Deep sleep uses 0 to 3 (boards/rp2/rtc.py).
 _SCRATCH = 0x40058028
 _CONFIGURE = b"keys configure "
-_WATCHDOG_CLEAR = 0x4005B000  # what is written here is cleared in the watchdog's control
+_WATCHDOG_CLEAR = 0x4005B000  # alias: bits written here are cleared in the control register
 _WATCHDOG_ENABLE = 1 << 30
-_MAGIC = 0xD7B0  # above the count, so that what another program left there counts nothing
-# Whatever a mistake in code or configuration raises; Ctrl-C is none and goes through.
+_MAGIC = 0xD7B0  # in the upper half of the register: the lower half is our count
+# The exceptions of mistakes in code or configuration; KeyboardInterrupt is not among them.
 _FAILURES = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError,
     NameError, OSError, RuntimeError, SyntaxError, TypeError, ValueError,
@@ -39,7 +40,7 @@ _FAILURES = (
 
 
 def _failed() -> int:
-    """How many starts failed since the last that did not."""
+    """Return how many starts failed since the last successful one."""
     register = machine.mem32[_SCRATCH]
     return register & 0xFF if register >> 16 & 0xFFFF == _MAGIC else 0
 
@@ -53,13 +54,13 @@ def _steady(_timer: "machine.Timer | None" = None) -> None:
 
 
 def _say(line: str) -> None:
-    """Leave the console to whoever opens it, now or later, and tell them this."""
+    """Give the console to the REPL, with this line in its prompt."""
     micropython.kbd_intr(_CTRL_C)
     sys.ps1 = "drupelet: " + line + "\n>>> "
 
 
 def _fail(why: str) -> None:
-    """End a start: by a reset, or with the REPL after the last."""
+    """End a failed start by a reset, or after the third at the REPL."""
     failed = _failed()
     print("drupelet: start %d of %d failed: %s" % (failed, STARTS_MAX, why))
     if failed < STARTS_MAX:
@@ -71,14 +72,15 @@ def _fail(why: str) -> None:
 
 
 def _configure() -> bool:
-    """Wait for `drupelet provision` to send drupelet.json; False: Ctrl-C, or `drupelet flash`."""
+    """Wait for `drupelet provision` to send drupelet.json; False after Ctrl-C, which `drupelet
+    flash` sends, too."""
     print("drupelet: no %s on the drive: waiting for it; Ctrl-C gives the prompt" % CONFIGURATION)
     waiting = select.poll()
     waiting.register(sys.stdin, select.POLLIN)
     try:
         while True:
             waiting.poll()
-            # A Ctrl-C ends the wait here: what was sent behind it is for the prompt.
+            # Let a Ctrl-C raise here, so that bytes after it are left to the prompt.
             time.sleep_ms(_SETTLE_MS)
             line = sys.stdin.buffer.readline(_LINE_SIZE_MAX)
             if line.startswith(b"keys hello"):
@@ -93,7 +95,7 @@ def _configure() -> bool:
 
 
 def _take(text: bytes) -> bool:
-    """Put the configuration on the drive, whole or not at all; False: it is not whole, or full."""
+    """Write the configuration to the drive atomically; False: it is not whole, or no room."""
     try:
         if not isinstance(json.loads(text), dict):
             return False
@@ -106,7 +108,7 @@ def _take(text: bytes) -> bool:
 
 
 def _start() -> None:
-    # Frames may come in while the board boots: a byte of theirs must not stop it.
+    # Frames may arrive during the boot: a byte 03 of theirs must not interrupt it.
     micropython.kbd_intr(_NO_BYTE)
     try:
         os.stat(CONFIGURATION)

@@ -1,14 +1,15 @@
 # host only: Briar's sizes, and BLAKE2b
-"""Profile `bsp-0` as a link uses it: records of drupelet.wire.bsp0.records in frames.
+"""The frame codec of profile `bsp-0`: records of drupelet.wire.bsp0.records in frames.
 
     frame   kind 0x45 | VERSIONS | PRIORITY | records of types 0 to 3
 
-Every payload is a session: its first frame opens with VERSIONS; on a stick, where bundles may be
-torn, every frame does. Between two members with several live links over one carrier it goes on
-with PRIORITY: a nonce of 16 bytes that each end made up for this link. The greater one of both
-ends' is the link's priority, so both ends know the same. A link falls silent, but for messages
-that it had begun in pieces, while another with a greater priority is heard. (In Briar the end
-that opened a connection makes up its nonce, and the loser closes: drupelet.wire.bsp0.session.)
+Every payload is a session. Its first frame begins with VERSIONS; on a stick, where a bundle may be
+truncated, every frame does. If two members have several live links over one carrier, PRIORITY
+follows: a nonce of 16 bytes that each end generates for this link. The greater nonce of the two
+ends is the link's priority, so both ends know the same value. While another link with a greater
+priority is heard, a link sends nothing except the rest of messages begun in segments. (In Briar
+only the end that opened a connection generates a nonce, and the connection with the smaller one is
+closed: drupelet.wire.bsp0.session.)
 """
 
 from hashlib import blake2b
@@ -50,15 +51,15 @@ _RECORD_SIZE_MIN = RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE + 1
 
 
 class Records:
-    """Reads and writes records of types 0 to 3; who inherits opens sessions."""
+    """Reads and writes records of types 0 to 3; the subclasses open sessions."""
 
     def __init__(self) -> None:
-        self.peer_versions = b""  # what the peer said last; empty: nothing
+        self.peer_versions = b""  # the payload of the peer's last VERSIONS; empty: none yet
 
     # --- in ---
 
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record to the engine; OK, or E_PEER at the first that Briar would not take."""
+        """Hand each record of frame[at:end] to the engine; E_PEER if Briar would reject one."""
         while at < end:
             start = at + RECORD_HEADER_SIZE
             if start > end or frame[at] != VERSION:
@@ -80,7 +81,7 @@ class Records:
         return OK
 
     def _known(self, exchange: "Exchange", kind: int, frame: bytearray, at: int, end: int) -> None:
-        """Follow a well-formed record that is not a MESSAGE."""
+        """Handle a well-formed record that is not a MESSAGE."""
         if kind == VERSIONS:
             self.peer_versions = bytes(frame[at:end])
         elif kind == PRIORITY:
@@ -98,13 +99,13 @@ class Records:
                 exchange.on_request(frame, id_at)
 
     def on_priority(self, nonce: bytes) -> None:
-        """The peer's nonce for this link or connection."""
+        """Note the peer's nonce for this link or connection."""
         raise NotImplementedError
 
     # --- out ---
 
     def records_into(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due from `at` on; returns the end of the last record (`at`: none due)."""
+        """Write the records due to frame[at:limit]; return their end (`at` if none is due)."""
         at = self._ids_into(exchange, frame, at, limit, ACK)
         at = self._ids_into(exchange, frame, at, limit, REQUEST)
         while limit - at >= _RECORD_SIZE_MIN and exchange.next_message():
@@ -114,7 +115,7 @@ class Records:
                 if _message_into(exchange, frame, at, size):
                     at = end
             elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
-                break  # the next frame has room, whatever opens it
+                break  # the next frame has room, even with the longest opening
             else:
                 exchange.too_long()
         return self._ids_into(exchange, frame, at, limit, OFFER)
@@ -154,14 +155,14 @@ def _message_into(exchange: "Exchange", frame: bytearray, at: int, size: int) ->
     at += RECORD_HEADER_SIZE
     copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-    whole = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    is_read = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
     exchange.put_message()
     exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
-    return whole
+    return is_read
 
 
 class Codecs:
-    """The codecs of one node: how many there were, and the live ones by peer and carrier."""
+    """The bsp-0 codecs of one node: how many were made, and the live ones by peer and carrier."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -169,7 +170,7 @@ class Codecs:
 
 
 class FrameCodec(Records):
-    """One link's reader and writer of frames."""
+    """Reads and writes the frames of one link."""
 
     def __init__(self, core: "Core", peer: int) -> None:
         Records.__init__(self)
@@ -181,12 +182,13 @@ class FrameCodec(Records):
         self.nonce = self._made_up(core, peer)
         self.peer_nonce = b""
         self._opened_epoch = self._heard_epoch = -1
-        self._answers = False  # the peer speaks where it should not: tell it the nonce
-        self._insists = 0  # in how many epochs on end it did
+        # The peer sent on this link though it is the one to be silent: tell it our nonce.
+        self._answers = False
+        self._insists = 0  # in how many consecutive epochs it did
         self._insisted_epoch = -1
 
     def _made_up(self, core: "Core", peer: int) -> bytes:
-        """A nonce that differs from that of our other links, and the same in every replay."""
+        """Return a nonce that no other link of ours has, the same in every replay of a test."""
         codecs = self._codecs
         codecs.made += 1
         words = (core.boot, core.members.peer_number(peer), codecs.made)
@@ -195,17 +197,17 @@ class FrameCodec(Records):
 
     @property
     def priority(self) -> bytes:
-        """The greater nonce of both ends; empty as long as the peer's is not known."""
+        """The greater nonce of both ends; empty until the peer's is known."""
         return max(self.nonce, self.peer_nonce) if self.peer_nonce else b""
 
     def on_priority(self, nonce: bytes) -> None:
-        """The peer's nonce for this link."""
+        """Note the peer's nonce for this link."""
         if nonce != self.peer_nonce:
             self.peer_nonce = nonce
             self._insists = 0
 
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record of a frame to the engine; OK, or E_PEER and the rest is dropped."""
+        """Hand each record of a frame to the engine; E_PEER if one is malformed, as `Records`."""
         self._place(exchange)
         self._heard_epoch = exchange.epoch
         code = Records.parse(self, exchange, frame, at, end)
@@ -221,7 +223,7 @@ class FrameCodec(Records):
         return code
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due, behind what opens the payload; its end, or `at` for nothing due."""
+        """Write what is due, after the payload's opening; return its end, `at` if none is due."""
         self._place(exchange)
         is_silent = self.is_silent(exchange)
         if is_silent and not self._answers:
@@ -250,7 +252,7 @@ class FrameCodec(Records):
     # --- several links to one peer ---
 
     def _place(self, exchange: "Exchange") -> None:
-        """Meet the other live links to this peer over this carrier."""
+        """Register with the other live links to this peer over this carrier, once."""
         if not self._is_placed:
             self._is_placed = True
             if not exchange.visits:
@@ -259,7 +261,7 @@ class FrameCodec(Records):
                 self._rivals.append(self)
 
     def is_silent(self, exchange: "Exchange") -> bool:
-        """True while a rival with a greater priority is there and the peer keeps to it, too."""
+        """True while a rival with a greater priority is heard, unless the peer ignores that."""
         if not self.peer_nonce or self._insists > BSP0_INSISTS_MAX:
             return False
         for rival in self._rivals:
@@ -268,6 +270,6 @@ class FrameCodec(Records):
         return False
 
     def is_heard(self, exchange: "Exchange") -> bool:
-        """True when the peer was heard here lately, by the clock of another link to it."""
+        """True if the peer was heard on this link lately; `exchange`: another link to the peer."""
         since = epochs_since(exchange.epoch, self._heard_epoch)
         return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.pace.every

@@ -1,10 +1,10 @@
 # host only: BLAKE2b, which no board has
-"""The id of a message of Briar 1.5.19: BLAKE2b-256, labels with a namespace, a root for the body.
+"""Message ids of Briar 1.5.19: BLAKE2b-256 with namespace labels and a root hash of the body.
 
     root = HASH(namespace "MESSAGE_BLOCK", 0x01, body)
     id   = HASH(namespace "MESSAGE_ID", 0x01, group id, timestamp, root)
 
-HASH and namespace are those of `records`, which computes the same from a whole body.
+HASH and namespace are defined in `records`, which computes the same id from a whole body.
 """
 
 from hashlib import blake2b
@@ -18,7 +18,7 @@ _TIMESTAMP_SIZE = const(8)
 
 
 class Bsp0MessageHash:
-    """A message's id in pieces: `start`, as many `update` as the body has, `digest_into`."""
+    """Computes a message id from pieces: `start`, `update` for each piece, then `digest_into`."""
 
     def __init__(self) -> None:
         self._group = b""
@@ -33,18 +33,18 @@ class Bsp0MessageHash:
         ts_at: int,
         body_size: int,
     ) -> None:
-        """Begin: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` by `update`."""
+        """Begin an id: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` bytes."""
         assert 0 <= body_size <= BODY_SIZE_MAX
         self._group = bytes(group_id[at : at + ID_SIZE])
         self._timestamp = bytes(timestamp[ts_at : ts_at + _TIMESTAMP_SIZE])
         self._root = blake2b(root_label(body_size), digest_size=ID_SIZE)
 
     def update(self, body: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in the next piece of the body, body[at:at+size]."""
+        """Hash the next piece of the body, body[at:at+size]."""
         assert 0 <= at <= at + size <= len(body)
         self._root.update(memoryview(body)[at : at + size])
 
     def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte id at out[at]; `start` comes before the next `update`."""
-        made = message_id_of_root(self._group, self._timestamp, self._root.digest())
-        copy(out, at, made, 0, ID_SIZE)
+        """Store the 32-byte id at out[at]; call `start` before the next `update`."""
+        message_id = message_id_of_root(self._group, self._timestamp, self._root.digest())
+        copy(out, at, message_id, 0, ID_SIZE)

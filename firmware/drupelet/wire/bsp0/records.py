@@ -1,14 +1,14 @@
 # host only: BLAKE2b and buffers of a record's full size
-"""Profile `bsp-0`: what Briar 1.5.19 speaks (bramble-core, package sync).
+"""Records of profile `bsp-0`: the protocol of Briar 1.5.19 (bramble-core, package sync).
 
-The records of `bsp-1` (drupelet.wire.bsp1) with version byte 0 and two types more:
+The records of `bsp-1` (drupelet.wire.bsp1) with version byte 0 and two more types:
 
     type  4 VERSIONS: 1 to 10 bytes, the versions that the sender supports; opens every session
           5 PRIORITY: a nonce of 16 bytes
 
-A payload has at most 49,152 bytes, thus an id list at most 1,536 ids; a body is never empty. The
-reader's verdicts are Briar's: any of these broken, or another version, ends the stream with
-PeerError once the record is there; an unknown type of version 0 is skipped.
+A payload has at most 49,152 bytes, so an id list has at most 1,536 ids; a body is never empty. The
+reader accepts what Briar accepts: a record that breaks one of these rules or has another version
+ends the stream with PeerError as soon as it is complete; an unknown type of version 0 is skipped.
 """
 
 from hashlib import blake2b
@@ -25,32 +25,32 @@ REQUEST = const(3)
 VERSIONS = const(4)
 PRIORITY = const(5)
 
-# Briar's SyncConstants and Record: 48 KiB a payload, which is 1,536 ids.
+# Briar's SyncConstants and Record: 48 KiB per payload, which is 1,536 ids.
 PAYLOAD_SIZE_MAX = const(49152)
 IDS_MAX = const(1536)
 VERSIONS_MAX = const(10)
 NONCE_SIZE = const(16)
-# Briar's ClientId and Group: a text of 1 to 100 bytes, a descriptor of 16 KiB.
+# Briar's ClientId and Group: a text of 1 to 100 bytes, a descriptor of at most 16 KiB.
 CLIENT_ID_SIZE_MAX = const(100)
 DESCRIPTOR_SIZE_MAX = const(16384)
 
 _LABEL = b"org.briarproject.bramble/"
-# Both hashes and the block hash have this version, one byte.
+# The version byte in the hashes of groups, messages and bodies.
 _FORMAT_VERSION = b"\x01"
 
 
 def hash32(*parts: bytes) -> bytes:
-    """Return BLAKE2b-256 over the parts, each behind its length in 4 bytes big-endian."""
+    """Return BLAKE2b-256 over the parts, each preceded by its length in 4 bytes, big-endian."""
     return blake2b(_joined(*parts), digest_size=ID_SIZE).digest()
 
 
 def _joined(*parts: bytes) -> bytes:
-    """The parts as they are hashed, each behind its length."""
+    """Join the parts as they are hashed, each preceded by its length."""
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def group_id(client_id: str, major_version: int, descriptor: bytes) -> bytes:
-    """Return the 32-byte id of a group of Briar's client `client_id`, of one major version."""
+    """Return the 32-byte id of a group of a Briar client (`client_id`, `major_version`)."""
     client = client_id.encode()
     assert 0 < len(client) <= CLIENT_ID_SIZE_MAX
     assert 0 <= major_version < 1 << 31
@@ -66,12 +66,12 @@ def message_id(group: bytes, timestamp: bytes, body: bytes) -> bytes:
 
 
 def root_label(body_size: int) -> bytes:
-    """What precedes a body of this size in the BLAKE2b-256 that is its root."""
+    """Return what is hashed before a body of this size to get its root, a BLAKE2b-256."""
     return _joined(_LABEL + b"MESSAGE_BLOCK", _FORMAT_VERSION) + body_size.to_bytes(4, "big")
 
 
 def message_id_of_root(group: bytes, timestamp: bytes, root: bytes) -> bytes:
-    """Return the 32-byte id of a message whose body has this root of 32 bytes."""
+    """Return the 32-byte id of a message whose body has this 32-byte root hash."""
     assert len(group) == len(root) == ID_SIZE and len(timestamp) == 8
     return hash32(_LABEL + b"MESSAGE_ID", _FORMAT_VERSION, group, timestamp, root)
 
@@ -83,13 +83,13 @@ def record(kind: int, payload: bytes) -> bytes:
 
 
 def id_records(kind: int, ids: "list[bytes]") -> "list[bytes]":
-    """Return as few records of type ACK, OFFER or REQUEST as hold these ids; none for none."""
+    """Return the fewest records of type ACK, OFFER or REQUEST that hold these ids."""
     starts = range(0, len(ids), IDS_MAX)
     return [record(kind, b"".join(ids[at : at + IDS_MAX])) for at in starts]
 
 
 def is_well_formed(kind: int, payload: bytes) -> bool:
-    """Whether Briar takes this payload in a record of this type; unknown types are skipped."""
+    """Whether Briar accepts this payload in a record of this type; it skips unknown types."""
     return is_well_sized(kind, len(payload)) and (kind != MESSAGE or payload[ID_SIZE] < 0x80)
 
 
@@ -107,11 +107,11 @@ def is_well_sized(kind: int, size: int) -> bool:
 
 
 class Reader:
-    """Takes a session's stream in pieces of any size and gives its records.
+    """Splits a session's byte stream, pushed in pieces of any size, into records.
 
-    `push` bytes, then `next` until it is False; after True, `kind` and `payload` are a record of
-    a known type. `is_cut` tells, at the end of the stream, whether it ends within a record. Holds
-    what was pushed and not yet read, and at most one record beyond.
+    Call `push`, then `next` until it returns False; after True, `kind` and `payload` are a record
+    of a known type. At the end of the stream `is_cut` says whether a record is incomplete. The
+    reader holds what was pushed and not yet read, and at most one record more.
     """
 
     def __init__(self) -> None:
@@ -121,15 +121,15 @@ class Reader:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the stream so far ends within a record."""
+        """Whether the bytes pushed so far end within a record."""
         return bool(self._buffer)
 
     def push(self, piece: "bytes | bytearray | memoryview") -> None:
-        """Append a piece of the stream; read all records out before the next one."""
+        """Append a piece of the stream; read all records with `next` before the next piece."""
         self._buffer += piece
 
     def next(self) -> bool:
-        """Go to the next record; False: not all here yet. PeerError: the session is over."""
+        """Go to the next record; False if it is incomplete. PeerError: the session is over."""
         buffer = self._buffer
         while len(buffer) >= RECORD_HEADER_SIZE:
             end = RECORD_HEADER_SIZE + int.from_bytes(buffer[2:4], "big")

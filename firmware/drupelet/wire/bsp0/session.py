@@ -1,20 +1,19 @@
 # host only: Briar's sizes
-"""Profile `bsp-0` over a connection that is a stream of bytes, as Briar's own ends speak it.
+"""Profile `bsp-0` over a byte stream, as Briar itself uses it.
 
     stream   VERSIONS | PRIORITY, from the end that opened the connection | other records
 
-A session is one connection. The next one goes on with the same link: what the last one lost is
-sent again. A stream loses nothing and keeps its order, so nothing is sent twice on one, whatever
-time the peer takes: that an OFFER, MESSAGE or REQUEST was sent on this connection stands in place
-of the back-off in epochs. Only what the peer asks for goes again. There are no frames and no
-segments; a record is as long as its content. Of several connections to one peer over one transport
-the one with the greatest nonce goes on: the others write no more, and end once the peer has closed
-its half, too.
+A session is one connection. The next session uses the same link, and what the last one lost is
+sent again. A stream loses and reorders nothing, so there is no back-off: an OFFER, MESSAGE or
+REQUEST is sent once per connection, and again only if the peer requests it. There are no frames
+and no segments; a record is as long as its content. Of several connections to one peer over one
+transport, only the one with the greatest nonce continues: the others write no more, and end when
+the peer has closed its half, too.
 
     session = Session(link, rivals, nonce)   rivals: the open sessions of this peer and transport
     code = session.feed(piece, now_ms)
     piece = session.poll(now_ms)             until it is empty, then again after link.wake_ms
-    session.is_written                       nothing more will come: close our half
+    session.is_written                       if true, close our half: there is nothing to write
     session.end()                            the peer closed its half, or the connection broke
 """
 
@@ -33,10 +32,10 @@ _FRAME_KIND = 0x40 | PROFILE_BSP_0
 
 
 class Session(Records):
-    """One connection over a live link; bytes in and out, in pieces of any size.
+    """One connection of a live link; reads and writes bytes in pieces of any size.
 
-    `rivals` is a list that all sessions of one peer and transport share; `nonce` has 16 random
-    bytes when we opened the connection, none when we accepted it.
+    `rivals` is a list that all sessions of one peer and transport share; `nonce` is 16 random
+    bytes if we opened the connection, empty if we accepted it.
     """
 
     def __init__(self, link: "LinkPort", rivals: "list[Session]", nonce: bytes = b"") -> None:
@@ -47,17 +46,17 @@ class Session(Records):
         self.link = link
         self.priority = b""
         self.is_written: bool = False  # we write no more
-        self.is_over: bool = False  # nothing goes either way
+        self.is_over: bool = False  # neither end writes any more
         self._is_ours = bool(nonce)
         self._reader = Reader()
-        # One record of any kind has room, so none is ever too long.
+        # It has room for any record, so no message is ever too long.
         self._frame = bytearray(FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + PAYLOAD_SIZE_MAX)
         self._opening = VERSIONS_RECORD
         self._rivals = rivals
         rivals.append(self)
         link.own_codec = self
         link.pace.begin_stream()
-        link.exchange.forget_sends()  # and what came up while there was no connection is due
+        link.exchange.forget_sends()  # all that is outstanding is due at once
         if nonce:
             self._opening += record(PRIORITY, nonce)
             self._contest(nonce)
@@ -65,7 +64,7 @@ class Session(Records):
     # --- in ---
 
     def feed(self, piece: "bytes | bytearray | memoryview", now_ms: int) -> int:
-        """Take in what came; OK, or E_PEER: the session is over, the connection to be closed."""
+        """Read a piece of the stream; OK, or E_PEER: the session is over, close the connection."""
         if self.link.closed:
             self._stop()
         if self.is_over:
@@ -83,20 +82,20 @@ class Session(Records):
         return OK
 
     def end(self) -> int:
-        """The peer writes no more, or the connection broke; E_PEER when it did within a record."""
+        """The peer closed its half or the connection broke; E_PEER if that cut a record."""
         is_cut = self._reader.is_cut and not self.is_over
         self._stop()
         return E_PEER if is_cut else OK
 
     def on_priority(self, nonce: bytes) -> None:
-        """The nonce of the end that opened the connection; if that is us, the peer errs."""
+        """Note the nonce of the end that opened the connection; ignore it if we opened it."""
         if not self._is_ours:
             self._contest(nonce)
 
     # --- out ---
 
     def poll(self, now_ms: int) -> bytes:
-        """The next piece to write, at most one payload of 48 KiB; empty: nothing just now."""
+        """Return the next piece to write, at most one payload of 48 KiB; empty: nothing is due."""
         if self.is_written:
             return b""
         piece = self._opening
@@ -109,7 +108,7 @@ class Session(Records):
         return bytes(self._frame[FRAME_HEADER_SIZE:size])
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due (called by the link); its end, or `at` for nothing due."""
+        """Write what is due to frame[at:limit] for the link; its end, or `at` if none is due."""
         return at if self.is_written else self.records_into(exchange, frame, at, limit)
 
     # --- several connections to one peer ---

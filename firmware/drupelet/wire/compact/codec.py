@@ -1,7 +1,7 @@
-"""Profile `compact-1`: ids and states of bsp in the fewest bytes (docs/SPEC.md 3.5).
+"""Profile `compact-1`: the records of `bsp-1` in fewer bytes (docs/SPEC.md 3.5).
 
-One codec for all links of a node: what it knows of each other end (`hello`), the numbers between
-the nodes (`numbering`), what reads (`intake`) and what writes (`outlet`).
+All links of a node share one codec. Its layers, each a base class of the next: message numbers
+(`numbering`), HELLOs and the peer's profile (`hello`), reader (`intake`), writer (`outlet`).
 """
 
 from drupelet.base.compat import const
@@ -18,10 +18,10 @@ _KIND_COMPACT = const(0x44)
 
 
 class Compact1(CompactEngine):
-    """The codec; what it cannot say to a peer in compact-1 it says in bsp-1."""
+    """The codec of `compact-1`; it falls back to bsp-1 for a peer that does not answer in it."""
 
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
+        """Hand each record of frame[at:end] to the engine; OK, or E_PEER at a malformed one."""
         self.use(exchange)
         if frame[at - 1] != _KIND_PLAIN:
             return self.parse_records(exchange, frame, at, end)
@@ -32,7 +32,10 @@ class Compact1(CompactEngine):
         return code
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
+        """Write what is due to frame[at:limit] and the frame's kind to frame[at-1].
+
+        Returns the end of what was written; `at` if nothing is due.
+        """
         self.use(exchange)
         frame[at - 1] = _KIND_COMPACT
         if not self.plain(exchange.epoch, exchange.pace.every):
@@ -44,7 +47,7 @@ class Compact1(CompactEngine):
         return bsp1.fill(exchange, frame, at, limit)
 
     def wait_epochs(self, exchange: "Exchange") -> int:
-        """Epochs after which it wants to be asked, though nothing is due; 0: never of itself."""
+        """Epochs until `fill` may have something to write of its own accord; 0: never."""
         self.use(exchange)
         sketch = self.sketch_of(exchange)
         if sketch is not None and sketch.holds(exchange):

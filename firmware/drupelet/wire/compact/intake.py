@@ -1,6 +1,6 @@
-"""Profile `compact-1`, what comes in: each record of a frame to the engine (docs/SPEC.md 3.5).
+"""Reader of profile `compact-1`: hands each record of a frame to the engine (docs/SPEC.md 3.5).
 
-A record begins with a byte: its type in the upper 3 bits, 5 bits of flags.
+The first byte of a record has its type in the upper 3 bits and 5 bits of flags.
 
     0 ACK       1 MESSAGE   2 OFFER   3 REQUEST
     4 HELLO     5 BASE      6 GROUP   7 EXTENDED (type u8, size varint, content)
@@ -45,20 +45,20 @@ BASE = const(5)
 GROUP = const(6)
 EXTENDED = const(7)
 
-# ACK and REQUEST: the two lowest flags are the form.
+# ACK and REQUEST: the two lowest flag bits are the form.
 FORM_RANGE = const(0)
 FORM_BITS = const(1)
 FORM_IDS = const(2)
 FORM_PREFIXES = const(3)  # REQUEST only
-# Where the 4 bytes of an id begin that go into a fold: an ACK is exact beyond the prefix of an
-# offer; of what it asks for the asker knows no more than that prefix.
+# Which 4 bytes of each id go into a fold. An ACK uses bytes after the 8-byte prefix of an offer,
+# so it proves more than the prefix; who requests a message may know no more than that prefix.
 ACK_FOLD_AT = const(8)
 REQUEST_FOLD_AT = const(4)
 
 MESSAGE_SAME_SIZE = const(1)
-MESSAGE_LAST = const(16)  # its body goes to the end of the frame: no size
-MESSAGE_BASED = const(17)  # and generation and number are in it: no BASE stands before it
-GROUP_IN_BYTE = const(7)  # the group index is in a byte of its own
+MESSAGE_LAST = const(16)  # the body extends to the end of the frame, and there is no size
+MESSAGE_BASED = const(17)  # the same, and generation and number are in this record, not in a BASE
+GROUP_IN_BYTE = const(7)  # the group index follows in a byte of its own
 OFFER_FULL = const(1)
 HELLO_ANSWER = const(1)
 HELLO_SUM = const(2)
@@ -72,20 +72,22 @@ _UNKNOWN_SIZE = const(3)
 
 
 class CompactReader(Contact):
-    """Reads frames of all links of a node. Nothing here allocates after construction."""
+    """Reads the frames of all links of a node; allocates nothing after construction."""
 
     def __init__(self, core: "Core") -> None:
         Contact.__init__(self, core)
         self._store_gen = getattr(core.store, "store_gen", 0) & 0xFFFF
-        # Sets of an older generation, of what has no slot any more, or whose fold did not fit.
+        # Sets ignored: of an older generation, of a message without a row, or with a wrong fold.
         self.ignored = 0
-        # Of the frame that is being read or written.
+        # State of the frame that is being read or written: number of the next message, size of
+        # the last body.
         self._frame_generation = -1
         self._number = self._size = self._end = 0
-        self._ack_at = -1  # of the whole id before: one that comes twice in a row is gone
+        # The previous whole id acknowledged: twice the same says that the message is gone.
+        self._ack_at = -1
 
     def parse_records(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
+        """Hand each record of frame[at:end] to the engine; OK, or E_PEER at a malformed one."""
         fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._frame_generation = -1
         self._number = self._size = 0
@@ -105,7 +107,7 @@ class CompactReader(Contact):
     def _record(
         self, exchange: "Exchange", frame: bytearray, at: int, kind: int, flags: int
     ) -> int:
-        """One record whose first byte was read; the position behind it, or E_PEER."""
+        """Read the record whose first byte is before frame[at]; return its end, or E_PEER."""
         if kind == ACK or kind == REQUEST:  # noqa: SIM109 - a tuple is code
             return self._set(exchange, frame, at, kind, flags)
         if kind == MESSAGE:
@@ -113,7 +115,7 @@ class CompactReader(Contact):
         if kind == OFFER:
             return self._offer(exchange, frame, at, flags)
         if kind == BASE:
-            return self._base(exchange, frame, at, flags)
+            return self._base(frame, at, flags)
         if kind == GROUP:
             if not self._number or flags >= COMPACT_GROUPS_MAX:
                 return E_PEER
@@ -161,7 +163,8 @@ class CompactReader(Contact):
         else:
             self.ignored += 1
             if not self.has(GREETING):
-                self.greet(exchange)  # segments name none: it would not hear of the present one
+                # The peer learns our generation by a HELLO; SEGMENT frames do not carry it.
+                self.greet(exchange)
                 exchange.attention = True
         return at + FOLD_SIZE
 
@@ -169,7 +172,7 @@ class CompactReader(Contact):
         self, exchange: "Exchange", frame: bytearray, first: int, count: int, bits_at: int,
         fold_at: int, kind: int,
     ) -> None:  # fmt: skip
-        """A set of our own numbers counts if every message is here and their ids fold right."""
+        """Apply a set of our numbers if every message has a row and the fold of their ids fits."""
         outbox = self._outbox
         store = exchange.core.store
         begin_set(self._slab)
@@ -189,7 +192,7 @@ class CompactReader(Contact):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
                 row = self.row_of(first + offset)
                 if row < 0:
-                    continue  # it went with one before it
+                    continue  # an earlier number of this set freed the row
                 if kind == REQUEST:
                     exchange.requested(row)
                     continue
@@ -222,7 +225,7 @@ class CompactReader(Contact):
 
     # --- numbered records ---
 
-    def _base(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
+    def _base(self, frame: bytearray, at: int, flags: int) -> int:
         if flags:
             self._number += flags
             return at if self._number > flags else E_PEER
@@ -231,15 +234,15 @@ class CompactReader(Contact):
         generation = get_u16(frame, at)
         if self._frame_generation >= 0 and generation != self._frame_generation:
             return E_PEER
-        self._hear(exchange, generation)
-        behind = skip_varint(frame, at + 2, self._end)
-        number = get_varint(frame, at + 2, behind) if behind > 0 else 0
+        self._hear(generation)
+        number_end = skip_varint(frame, at + 2, self._end)
+        number = get_varint(frame, at + 2, number_end) if number_end > 0 else 0
         if number <= 0 or number > NUMBER_MAX:
             return E_PEER
         self._number = number
-        return behind
+        return number_end
 
-    def _hear(self, exchange: "Exchange", generation: int) -> None:  # noqa: ARG002
+    def _hear(self, generation: int) -> None:
         self._frame_generation = generation
         if self.hear(generation):
             self.mark(FULL, False)
@@ -262,7 +265,7 @@ class CompactReader(Contact):
 
     def _message(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
-            at = self._base(exchange, frame, at, 0)
+            at = self._base(frame, at, 0)
         number = self._number
         if at < 0 or not number or number > NUMBER_MAX:
             return E_PEER
@@ -271,9 +274,9 @@ class CompactReader(Contact):
             index = frame[at] if at < self._end else COMPACT_GROUPS_MAX
             at += 1
         if not flags & MESSAGE_BASED:
-            behind = skip_varint(frame, at, self._end)
-            self._size = get_varint(frame, at, behind) if behind > 0 else -1
-            at = behind
+            size_end = skip_varint(frame, at, self._end)
+            self._size = get_varint(frame, at, size_end) if size_end > 0 else -1
+            at = size_end
         if self._size < 0 or index >= COMPACT_GROUPS_MAX:
             return E_PEER
         at = get_stamp(frame, at, self._end, self._slab, STAMP_AT)
@@ -310,12 +313,12 @@ class CompactReader(Contact):
         size += 2 + (SUM_SIZE if flags & HELLO_SUM else 0)
         if flags >= 8 or not flags & (HELLO_ASK | HELLO_ANSWER) or at + size > self._end:
             return E_PEER
-        behind = at + size
+        record_end = at + size
         if asks:
             generation = get_u16(frame, at)
             if self._frame_generation >= 0 and generation != self._frame_generation:
                 return E_PEER
-            self._hear(exchange, generation)
+            self._hear(generation)
             at += 2
             self.heard_ask(generation)
             exchange.attention = True
@@ -324,13 +327,13 @@ class CompactReader(Contact):
                 self.mark(GREETING, False)  # it has read our HELLO
             at += 2
         self._hear_store(exchange, get_u16(frame, at))
-        some = outstanding_into(exchange, self._slab)
-        same = some == (flags & HELLO_SUM != 0)
-        self.mark(IN_SYNC, same and (not some or equal(self._slab, 0, frame, at + 2, SUM_SIZE)))
-        return behind
+        is_any = outstanding_into(exchange, self._slab)
+        same = is_any == (flags & HELLO_SUM != 0)
+        self.mark(IN_SYNC, same and (not is_any or equal(self._slab, 0, frame, at + 2, SUM_SIZE)))
+        return record_end
 
     def _hear_store(self, exchange: "Exchange", store_gen: int) -> None:
-        """A peer with another store has lost what it told to hold: it is shown all again."""
+        """Note the peer's store_gen; if it has changed, assume that the peer holds nothing."""
         if self.heard_store(store_gen):
             exchange.forget_holds()
             sketch = self.sketch_of(exchange)
@@ -338,12 +341,12 @@ class CompactReader(Contact):
                 sketch.peer_lost(exchange)
 
     def ask_whole_ids(self, exchange: "Exchange") -> None:
-        """We found two ids with the same prefix: the peer should know."""
+        """Use whole ids and tell the peer to: two of our ids have the same prefix."""
         self.mark(FULL_ASKED, not self.has(FULL))
         self._use_whole_ids(exchange)
 
     def _use_whole_ids(self, exchange: "Exchange") -> None:
-        """Two ids have the same prefix: what was told by prefixes may be wrong."""
+        """Use whole ids; forget what the peer holds, for a prefix may have meant another id."""
         if not self.has(FULL):
             self.mark(FULL, True)
             exchange.forget_holds()
@@ -352,19 +355,19 @@ class CompactReader(Contact):
         if flags or at >= self._end:
             return E_PEER
         kind = frame[at]
-        behind = skip_varint(frame, at + 1, self._end)
-        size = get_varint(frame, at + 1, behind) if behind > 0 else -1
-        if size < 0 or behind + size > self._end:
+        content_at = skip_varint(frame, at + 1, self._end)
+        size = get_varint(frame, at + 1, content_at) if content_at > 0 else -1
+        if size < 0 or content_at + size > self._end:
             return E_PEER
         if kind == EXTENDED_UNKNOWN:
-            if size != _UNKNOWN_SIZE or frame[behind + 2] >= COMPACT_GROUPS_MAX:
+            if size != _UNKNOWN_SIZE or frame[content_at + 2] >= COMPACT_GROUPS_MAX:
                 return E_PEER
-            if get_u16(frame, behind) == self.generation():
-                self.doubt(frame[behind + 2])
+            if get_u16(frame, content_at) == self.generation():
+                self.doubt(frame[content_at + 2])
         elif kind == EXTENDED_FULL:
             self._use_whole_ids(exchange)
         elif kind == EXTENDED_SKETCH:
             sketch = self.sketch_of(exchange)
-            if sketch is not None and not sketch.take(exchange, frame, behind, size):
+            if sketch is not None and not sketch.take(exchange, frame, content_at, size):
                 return E_PEER
-        return behind + size
+        return content_at + size

@@ -1,7 +1,8 @@
-"""Profile `compact-1`, what goes out (docs/SPEC.md 3.5).
+"""Writer of profile `compact-1` (docs/SPEC.md 3.5).
 
-Messages have numbers (`numbering`), offers 8-byte prefixes, timestamps differences (`stamps`),
-groups indices; acknowledgements and requests are sets of numbers. Each frame stands on its own.
+Messages have numbers (`numbering`), offers have 8-byte id prefixes, timestamps are deltas
+(`stamps`), groups have indices; ACK and REQUEST name sets of numbers. Each frame can be read
+without the previous ones.
 """
 
 from drupelet.base.compat import const
@@ -59,14 +60,14 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.exchange import Exchange
 
-# Type, generation, number, size of the bits, fold; the bits come in between.
+# The size of a set record without its bits: type, generation, number, size of the bits, fold.
 _SET_SIZE = const(11)
 _WHOLE_SIZE = const(33)  # a record of one whole id
 _BASE_SIZE_MAX = const(6)
 _GROUP_SIZE = const(33)
 _SKIP_MAX = const(31)
-_OFFERS_MAX = const(15)  # in one record
-_IDS_MAX = const(7)  # likewise
+_OFFERS_MAX = const(15)  # ids in one OFFER record
+_IDS_MAX = const(7)  # whole ids in one ACK or REQUEST record
 _RANGE_SHORT_MAX = const(7)
 _UNKNOWN_SIZE = const(6)
 _FULL_SIZE = const(3)
@@ -80,10 +81,12 @@ class CompactEngine(CompactReader):
 
     def __init__(self, core: "Core") -> None:
         CompactReader.__init__(self, core)
-        self._base_bytes = 0  # of the frame
-        self._lone_at = -1  # the BASE of a message that may be the frame's last and only one
+        self._base_bytes = 0  # bytes of BASE records in the frame
+        # Where the BASE of a message begins that may turn out to be the frame's only one.
+        self._lone_at = -1
 
     def fill_records(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
+        """Write the compact-1 records due to frame[at:limit]; return their end (`at`: none)."""
         begin = at
         self.begin_frame()
         fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
@@ -122,14 +125,14 @@ class CompactEngine(CompactReader):
     def _fill_set(
         self, exchange: "Exchange", frame: bytearray, at: int, limit: int, kind: int
     ) -> int:
-        """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
+        """Write all ids due for an ACK or REQUEST, as sets of the peer's numbers if possible."""
         fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
-        count = first = last = origin = size = 0  # of the set that is open, if there is a count
+        count = first = last = origin = size = 0  # of the open set; there is one if count > 0
         has_crossed = False
         whole_at = -1  # where the last record of whole ids begins
         while True:
             open_size = _SET_SIZE + size if count else 0
-            # The next id may need a record of its own behind the open set.
+            # The next id may need a record of its own after the open set.
             if limit - at - open_size < _WHOLE_SIZE or not self._take_id(exchange, kind):
                 break
             number = exchange.link_number
@@ -140,7 +143,7 @@ class CompactEngine(CompactReader):
             if not number:
                 begin = at
                 at = self._put_whole(exchange, frame, at, kind, whole_at)
-                if at - begin & 1:  # an id, and the type in front of it
+                if at - begin & 1:  # an odd size: a type byte was written, so a record begins here
                     whole_at = begin
                 continue
             if not count:
@@ -180,27 +183,22 @@ class CompactEngine(CompactReader):
             copy(frame, at + 1, self._slab, BITS_AT + from_byte, size)
             at += 1 + size
         else:
-            at = self._put_span(frame, begin, first, span)
+            at = put_varint(frame, at + 3, first)
+            if span <= _RANGE_SHORT_MAX:
+                frame[begin] |= span << 2
+            else:
+                at = put_varint(frame, at, span)
         copy(frame, at, self._slab, BITS_AT + COMPACT_COVER_SIZE, FOLD_SIZE)
         at += FOLD_SIZE
         exchange.count_record(True, kind, at - begin)
         return at
 
-    @staticmethod
-    def _put_span(frame: bytearray, begin: int, first: int, span: int) -> int:
-        """Write a set without gaps as its first number and how many there are."""
-        at = put_varint(frame, begin + 3, first)
-        if span <= _RANGE_SHORT_MAX:
-            frame[begin] |= span << 2
-            return at
-        return put_varint(frame, at, span)
-
     def _put_whole(
         self, exchange: "Exchange", frame: bytearray, at: int, kind: int, start: int
     ) -> int:  # fmt: skip
-        """Write an id that has no number, into the record at `start` if that goes on.
+        """Append an id that has no number to the record at `start`, or begin a new record.
 
-        One of a prefix only, if the peer offered no more.
+        The id is written as an 8-byte prefix if the peer's offer had no more than that.
         """
         form = FORM_IDS
         size = ID_SIZE
@@ -241,7 +239,7 @@ class CompactEngine(CompactReader):
         return at + size
 
     def _shorten(self, frame: bytearray, end: int) -> int:
-        """Put BASE and MESSAGE into one record that goes to the end of the frame; its end."""
+        """Merge BASE and MESSAGE into one record up to the frame's end; return the new end."""
         at = self._lone_at + 3 + varint_size(self._number - 1)
         frame[self._lone_at] = frame[at] | MESSAGE_BASED
         cut = 1 if frame[at] & MESSAGE_SAME_SIZE else 1 + varint_size(self._size)
@@ -267,7 +265,7 @@ class CompactEngine(CompactReader):
             elif at + total > limit:
                 break  # the next frame has room
             elif not exchange.body_into(frame, at + total - size, 0, size):
-                exchange.put_message()  # the flash did not give it: half a message has another id
+                exchange.put_message()  # flash failed: retry after the back-off
             else:
                 self._put_message(exchange, frame, at, index, number)
                 at += total
@@ -276,11 +274,11 @@ class CompactEngine(CompactReader):
     def _put_message(
         self, exchange: "Exchange", frame: bytearray, at: int, index: int, number: int
     ) -> None:
-        """Write what stands before a body that is in its place already."""
+        """Write the header of a message whose body is in its place already."""
         core = exchange.core
         size = core.store.size
-        known = self.is_announced(index) and index < GROUP_IN_BYTE
-        self._lone_at = at if known and not self._number else -1
+        has_index = self.is_announced(index) and index < GROUP_IN_BYTE
+        self._lone_at = at if has_index and not self._number else -1
         at = self._put_base(frame, at, number)
         if not self.is_announced(index):
             self.announce(index)
@@ -289,10 +287,10 @@ class CompactEngine(CompactReader):
             exchange.count_record(True, GROUP, _GROUP_SIZE)
             at += _GROUP_SIZE
         begin = at
-        short = index if index < GROUP_IN_BYTE else GROUP_IN_BYTE
-        frame[at] = MESSAGE << 5 | short << 1
+        index_bits = index if index < GROUP_IN_BYTE else GROUP_IN_BYTE
+        frame[at] = MESSAGE << 5 | index_bits << 1
         at += 1
-        if short == GROUP_IN_BYTE:
+        if index_bits == GROUP_IN_BYTE:
             frame[at] = index
             at += 1
         if size == self._size:
@@ -313,13 +311,13 @@ class CompactEngine(CompactReader):
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and exchange.take_offer(self._slab, 0):
             row = exchange.message_row
-            full = self.has(FULL) or outbox.find(self._slab, 0, PREFIX_SIZE) != row
-            head = OFFER << 5 | (OFFER_FULL if full else 0)
+            is_full = self.has(FULL) or outbox.find(self._slab, 0, PREFIX_SIZE) != row
+            head = OFFER << 5 | (OFFER_FULL if is_full else 0)
             number = self.assign(row)
             self._lone_at = -1
-            follows = record_at >= 0 and number == self._number and count < _OFFERS_MAX
+            is_next = record_at >= 0 and number == self._number and count < _OFFERS_MAX
             before = at
-            if follows and frame[record_at] & 0xE1 == head:
+            if is_next and frame[record_at] & 0xE1 == head:
                 count += 1
                 frame[record_at] += 2
             else:
@@ -328,7 +326,7 @@ class CompactEngine(CompactReader):
                 frame[at] = head | 2
                 count = 1
                 at += 1
-            size = ID_SIZE if full else PREFIX_SIZE
+            size = ID_SIZE if is_full else PREFIX_SIZE
             copy(frame, at, self._slab, 0, size)
             at += size
             self._number = number + 1
@@ -338,16 +336,16 @@ class CompactEngine(CompactReader):
     # --- contacts ---
 
     def ask(self, exchange: "Exchange", frame: bytearray, at: int) -> int:
-        """Write a HELLO alone; the position behind it."""
+        """Write an asking HELLO to frame[at], with nothing else; return its end."""
         self.mark(GREETING, True)
         end = self._put_hello(exchange, frame, at, True)
         exchange.count_record(True, HELLO, end - at)
         return end
 
     def _put_hello(self, exchange: "Exchange", frame: bytearray, at: int, asks: bool) -> int:
-        some = outstanding_into(exchange, self._slab)
+        is_any = outstanding_into(exchange, self._slab)
         begin = at
-        frame[at] = HELLO << 5 | (HELLO_SUM if some else 0)
+        frame[at] = HELLO << 5 | (HELLO_SUM if is_any else 0)
         at += 1
         if asks:
             frame[begin] |= HELLO_ASK
@@ -359,13 +357,13 @@ class CompactEngine(CompactReader):
             at += 2
         put_u16(frame, at, self._store_gen)
         at += 2
-        if some:
+        if is_any:
             copy(frame, at, self._slab, 0, SUM_SIZE)
             at += SUM_SIZE
         return at
 
     def _fill_notes(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """What the peer should know: an index that we do not know, a prefix of two ids."""
+        """Report a group index that we do not know, and that the peer must use whole ids."""
         unknown = self.wondered() if limit - at >= _UNKNOWN_SIZE else -1
         if unknown >= 0:
             frame[at] = EXTENDED << 5
@@ -385,7 +383,7 @@ class CompactEngine(CompactReader):
         return at
 
     def _fill_sketch(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """A record of SKETCH bytes, if the host has some for the peer."""
+        """Write a SKETCH record if the host has one for the peer; return its end."""
         sketch = self.sketch_of(exchange)
         if sketch is None or limit - at <= _SKETCH_HEAD_SIZE:
             return at
@@ -393,10 +391,10 @@ class CompactEngine(CompactReader):
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at
-        exchange.needs_barrier = True  # it says what we hold
+        exchange.needs_barrier = True  # the sketch says what we hold
         frame[at] = EXTENDED << 5
         frame[at + 1] = EXTENDED_SKETCH
-        # The size in two bytes, whatever it is: it is known only now.
+        # The size always takes two bytes: it was not known when the content was placed.
         frame[at + 2] = size & 0x7F | 0x80
         frame[at + 3] = size >> 7
         exchange.count_record(True, EXTENDED, end - at)

@@ -1,5 +1,5 @@
-# host only: for checks that take the whole state of a codec out, and put it back
-"""Where in the contacts of `compact-1` epochs stand; see `drupelet.engine.state_layout`."""
+# host only: for checks that save and restore the whole state of a codec
+"""Where the contacts of `compact-1` hold epochs; see `drupelet.engine.state_layout`."""
 
 from drupelet.wire.compact.hello import (
     _PROBE_EPOCH,
@@ -17,21 +17,18 @@ if TYPE_CHECKING:
     from drupelet.engine.exchange import Exchange
     from drupelet.wire.compact.codec import Compact1
 
-# By class, fields without state between two calls.
+# By class, the fields that hold no state between two calls.
 SCRATCH = {
     "Compact1": "ignored _contact _row _announced _hint _frame_generation _number _size _end "
     "_base_bytes _lone_at",
 }
-# What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
+# Which 16-bit fields of a contact's row are epochs, and how many fields a row has.
 _EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
 _NUMBERS = _ROW_SIZE // 2
 
 
 def tidy_contact(codec: "Compact1", exchange: "Exchange", slab: bytearray, epoch: int) -> None:
-    """Make what nothing will read of a link's contact the same; epochs become `epoch`.
-
-    slab: the rows of the codec.
-    """
+    """Clear the scratch in `slab`, the codec's slab; set unused epochs of a link to `epoch`."""
     codec.use(exchange)
     slab[:_ROWS_AT] = bytes(_ROWS_AT)
     if not codec.has(_WAITS):
@@ -43,7 +40,7 @@ def tidy_contact(codec: "Compact1", exchange: "Exchange", slab: bytearray, epoch
 
 
 def shifted(slab: "bytes | bytearray", contacts_at: int, by: int) -> bytes:
-    """The rows of the codec when every epoch in its contacts, from `contacts_at` on, changes."""
+    """Return a copy of a codec's slab with `by` added to every epoch from `contacts_at` on."""
     changed = bytearray(slab)
     for number in range((len(slab) - contacts_at) // 2):
         if number % _NUMBERS in _EPOCHS:

@@ -1,8 +1,8 @@
-"""Profiles of the MVDS family as a link uses them: payloads to engine calls, and back.
+"""The codec of the MVDS profiles: translates between payloads and engine calls.
 
-A stored body of this family begins with a head (docs/SPEC.md 4.3) that is not hashed: a byte that
-counts parents and says whether the message is ephemeral, then the parents. On the wire they are
-the message's metadata; `mvds-nested` has none and leaves them out.
+A stored body of this family begins with a head (docs/SPEC.md 4.3) that is not hashed: a byte with
+the number of parents and the ephemeral flag, then the parents. On the wire they are the message's
+metadata; `mvds-nested` has no metadata and leaves them out.
 """
 
 from drupelet.base.compat import const
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from drupelet.engine.exchange import Exchange
 
 
-# How a link counts records.
+# The indices under which an exchange counts records.
 _COUNT_ACK = const(0)
 _COUNT_MESSAGE = const(1)
 _COUNT_OFFER = const(2)
 _COUNT_REQUEST = const(3)
-_COUNT_ASK = const(4)  # of the link itself
+_COUNT_ASK = const(4)  # the SEGMENT of `oversize`
 
 
 class MvdsCodec(Payload):
-    """Reads and writes payloads; between two calls it remembers nothing, so links share it."""
+    """Reads and writes payloads; it keeps no state between two calls, so links share it."""
 
     def __init__(self, profile: int) -> None:
         table = MVDS_5001
@@ -49,43 +49,47 @@ class MvdsCodec(Payload):
         elif profile == PROFILE_MVDS_NESTED:
             table = MVDS_NESTED
         Payload.__init__(self, table)
-        self._parents = bytearray(DEPENDENCIES_MAX * ID_SIZE)  # of the message in hand
-        self._last_ack = bytearray(ID_SIZE)  # an id that comes twice in a row is gone
+        self._parents = bytearray(DEPENDENCIES_MAX * ID_SIZE)  # of the current message
+        # The previous ACK's id: the same id twice in a row says that the message is gone.
+        self._last_ack = bytearray(ID_SIZE)
 
     # --- in ---
 
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record of a payload to the engine; OK, or E_PEER where it is malformed."""
+        """Hand each record of the payload frame[at:end] to the engine; E_PEER if malformed."""
         self.open(frame, at, end)
         fill(self._last_ack, 0, ID_SIZE, 0)
-        seen = False  # the group of the group offer that is being read
-        what = self.next()
-        while what > 0:
+        is_visible = False  # the peer may see the group of the current group offer
+        entry = self.next()
+        while entry > 0:
             kind = _COUNT_OFFER
-            if what == ACK:
+            if entry == ACK:
                 kind = _COUNT_ACK
                 exchange.on_ack(frame, self.at)
                 if equal(self._last_ack, 0, frame, self.at, ID_SIZE):
                     exchange.on_gone(frame, self.at)
                 copy(self._last_ack, 0, frame, self.at, ID_SIZE)
-            elif what == REQUEST:
+            elif entry == REQUEST:
                 kind = _COUNT_REQUEST
                 exchange.on_request(frame, self.at)
-            elif what == MESSAGE:
+            elif entry == MESSAGE:
                 kind = _COUNT_MESSAGE
                 self._take(exchange, frame)
-            elif what == GROUP:
-                seen = self.group_size == ID_SIZE and exchange.sees_id(frame, self.group_at)
-            elif what == OFFER or seen:
+            elif entry == GROUP:
+                is_visible = self.group_size == ID_SIZE and exchange.sees_id(frame, self.group_at)
+            elif entry == OFFER or is_visible:
                 exchange.on_offer(frame, self.at)
-            if what != GROUP:
+            if entry != GROUP:
                 exchange.count_record(False, kind, self.end - at)
                 at = self.end
-            what = self.next()
-        return OK if what == OK else E_PEER
+            entry = self.next()
+        return OK if entry == OK else E_PEER
 
     def _take(self, exchange: "Exchange", frame: bytearray) -> None:
-        """Bring a message into its stored form, in place: head and body are no longer than it."""
+        """Rewrite a message in place into its stored form, head and body, and hand it on.
+
+        The stored form is never longer than the message on the wire.
+        """
         core = exchange.core
         if self.group_size != ID_SIZE:
             core.unknown += 1
@@ -95,8 +99,8 @@ class MvdsCodec(Payload):
         count = 0
         at = self.next_parent()
         while at >= 0 and count < DEPENDENCIES_MAX:
-            # Peers repeat a parent, and name more than are kept (docs/limits.md): metadata is not
-            # hashed, so the message stays the same without the others.
+            # Peers may repeat a parent, or name more than we keep (docs/limits.md). Metadata is
+            # not hashed, so dropping the others does not change the message's id.
             if find(parents, ID_SIZE, count, frame, at, ID_SIZE) < 0:
                 copy(parents, count * ID_SIZE, frame, at, ID_SIZE)
                 count += 1
@@ -116,7 +120,7 @@ class MvdsCodec(Payload):
     # --- out ---
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
-        """Write what is due as one payload; its end (`at`: nothing is due, no empty payload)."""
+        """Write what is due as one payload to frame[at:limit]; its end, `at` if nothing is due."""
         is_waiting = oversize.prepare(exchange, len(frame))
         size_max = min(limit, FRAME_SIZE_MAX)
         self.open(frame, at, size_max)
@@ -130,7 +134,7 @@ class MvdsCodec(Payload):
             elif before > at:
                 break  # the next frame has room
             elif self._limit < limit and not oversize.reads_segments(exchange):
-                self._limit = limit  # it goes alone, in a frame as long as the carrier takes
+                self._limit = limit  # the message goes alone, in a frame of the carrier's length
             elif limit < len(frame):
                 break  # the next epoch has room
             elif oversize.reads_segments(exchange):
@@ -146,43 +150,43 @@ class MvdsCodec(Payload):
         return end
 
     def wait_epochs(self, exchange: "Exchange") -> int:
-        """Epochs until a message that is too long for the link is looked at again; 0: never."""
+        """Epochs until a message that is too long for the link is tried again; 0: never."""
         return oversize.wait_epochs(exchange)
 
-    def _put_ids(self, exchange: "Exchange", what: int, limit: int) -> None:
+    def _put_ids(self, exchange: "Exchange", entry: int, limit: int) -> None:
         id = exchange.core.graph.ids
         at = self.at
         room_for_one = limit - self.id_size_max
         while at <= room_for_one:
             kind = _COUNT_OFFER
-            if what == ACK:
+            if entry == ACK:
                 kind = _COUNT_ACK
                 taken = exchange.take_ack(id, 0)
-            elif what == REQUEST:
+            elif entry == REQUEST:
                 kind = _COUNT_REQUEST
                 taken = exchange.take_request(id, 0)
             else:
                 taken = exchange.take_offer(id, 0)
             if not taken:
                 return
-            end = self.put_id(what, id, 0)
+            end = self.put_id(entry, id, 0)
             exchange.count_record(True, kind, end - at)
             at = end
 
     def _put_message(self, exchange: "Exchange", frame: bytearray) -> bool:
-        """Write the message that is due; False when there is no room for it."""
+        """Write the message that is due; False if there is no room for it."""
         core = exchange.core
         store = core.store
         before = self.at
         parents = self._parents
-        whole = exchange.body_into(parents, 0, 0, 1)
-        head = parents[0] if whole else 0
+        is_read = exchange.body_into(parents, 0, 0, 1)
+        head = parents[0] if is_read else 0
         count = head & HEAD_PARENTS
-        # Our own log holds it: a message that was taken in.
+        # The head comes from our log, so it was checked when the message was accepted.
         assert count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size
-        whole = whole and exchange.body_into(parents, 0, 1, count * ID_SIZE)
+        is_read = is_read and exchange.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
-        flags = METADATA  # never left out in `mvds-1`: without it the newest Go node crashes
+        flags = METADATA  # always present in `mvds-1`: without it the newest Go node crashes
         if self._fields is MVDS_NESTED:
             flags = count = 0
         elif head & HEAD_EPHEMERAL:
@@ -197,7 +201,7 @@ class MvdsCodec(Payload):
         if body_at < 0:
             return False
         offset = store.size - body_size
-        if not whole or not exchange.body_into(frame, body_at, offset, body_size):
-            self.start = before  # the flash did not give it: half a message has another id
+        if not is_read or not exchange.body_into(frame, body_at, offset, body_size):
+            self.start = before  # flash failed: a truncated message would have another id
         exchange.put_message()
         return True

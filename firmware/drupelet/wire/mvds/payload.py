@@ -1,14 +1,15 @@
-"""Profiles `mvds-1`, `mvds-nested`, `mvds-5001`: payloads of MVDS, one codec with three tables.
+"""Payloads of profiles `mvds-1`, `mvds-nested`, `mvds-5001`: one reader and writer, three tables.
 
     Payload   acks, offers, requests: message ids of 32 bytes; messages; group offers
     Message   group id, int64 timestamp, body, metadata: parents (ids) and ephemeral (bool)
 
-`mvds-1` is MVDS 0.5.1 and 0.6.0 as written and the peers' metadata field; `mvds-nested` the mobile
-paper's, where each id list is a message of its own; `mvds-5001` the published 2/MVDS with the
-group offers of status-im and the metadata of 4/MVDS-META. Fields that are left out are empty or 0.
+`mvds-1` is MVDS 0.5.1 and 0.6.0 as written, with the peers' metadata field; `mvds-nested` is the
+mobile paper's encoding, where each id list is a nested message; `mvds-5001` is the published
+2/MVDS with the group offers of status-im and the metadata of 4/MVDS-META. An absent field is empty
+or 0.
 
-Malformed protobuf is the peer's error wherever it is. A well-formed id of another size than 32
-bytes is skipped and counted, the rest of its list stands; so is any field not in the table.
+Malformed protobuf anywhere is the peer's error. An id that is not 32 bytes long is skipped and
+counted, without effect on the rest of its list; unknown fields are skipped.
 """
 
 from drupelet.base.compat import const
@@ -30,7 +31,7 @@ from drupelet.wire.protobuf import (
     varint_to_le8,
 )
 
-# What Decoder.next found; the first four and GROUP are also indices of a profile.
+# Results of `Payload.next`; ACK to GROUP are also indices into a profile's table.
 END = const(0)
 ACK = const(1)
 OFFER = const(2)
@@ -48,12 +49,14 @@ _TIMESTAMP = const(7)
 _BODY = const(8)
 _METADATA = const(9)
 _NESTED = const(10)
-# Field numbers, 0 where a profile has no such field; _NESTED: id lists are messages.
+# Field numbers by the indices above, 0: the profile has no such field. _NESTED: 1 if id lists are
+# nested messages.
 MVDS_1 = (0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0)
 MVDS_NESTED = (0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1)
 MVDS_5001 = (0, 5001, 5002, 5003, 5004, 5005, 6001, 6002, 6003, 6004, 0)
 
-# Fields of the messages within: Ack.id and its like, Offer.group_id, Offer.message_ids, Metadata.
+# Fields of nested messages: Ack.id, Offer.id, Request.id; Offer.group_id, Offer.message_ids of a
+# group offer; Metadata.
 _LIST_ID = const(1)
 _OFFER_GROUP = const(1)
 _OFFER_ID = const(2)
@@ -61,50 +64,51 @@ _PARENT = const(1)
 _EPHEMERAL = const(2)
 
 _ID_SIZE = const(32)
-# Tag, length and id of an entry in a message within.
+# Tag, length and id of an entry in a nested message.
 _ENTRY_SIZE = const(34)
-# `flags` of a list that goes on: what is in it, above the flags of a message.
+# `flags` while in a list: its kind (ACK ...), shifted above the flags of a message.
 _LIST_SHIFT = const(2)
 _LIST = const(4)
 _GO_ON = const(-100)
 
 
 class Payload(Reader):
-    """Reads or writes one payload, after `open`; only `timestamp` allocates.
+    """Reads or writes one payload after `open`; allocates nothing.
 
-    What is nested is read by the same reader, whose `end` is narrowed to it meanwhile: three would
-    be three times the heap. Reading and writing are never under way at once, and share all.
+    One reader serves nested messages, too: its `end` is narrowed to them meanwhile, which saves
+    the heap of two more readers. Reading and writing never overlap and share all attributes.
 
-    Reading: `next` until it is not positive. ACK, OFFER, REQUEST, GROUP_OFFER: the id is at
-    buf[at]. GROUP: group_at, group_size. MESSAGE: it begins at buf[at] before `next_parent` gives
-    its parents; group_at, group_size, `timestamp`, body_at, body_size, `flags`. The field read
-    last ends at buf[end]: what comes before is done with. `skipped` counts ids of a wrong size.
+    Reading: call `next` until it is not positive. After ACK, OFFER, REQUEST and GROUP_OFFER the id
+    is at buf[at]. After GROUP: group_at, group_size. After MESSAGE: it begins at buf[at], until
+    `next_parent` is called for its parents; group_at, group_size, body_at, body_size,
+    `flags`. The last field read ends at buf[end]; the caller may overwrite what is before that.
+    `skipped` counts ids of a wrong size.
 
-    Writing: put_... in the order ACK to MESSAGE, GROUP last. What is in buf[.. at] is a whole
-    payload after every call; a call that does not fit returns E_CAPACITY and leaves no trace.
-    `start` is where it goes on, `size` that of the list or message begun last.
+    Writing: call put_... in the order ACK to MESSAGE; group offers are only read. After every call
+    buf[.. at] is a whole payload; a call whose field does not fit returns E_CAPACITY and changes
+    nothing. `start` is the end so far, `size` the size of the list or message begun last.
     """
 
-    # Eleven attributes have room for a twelfth: not taken before need be, since a full table of
-    # them is slower to search. So the first id that is skipped allocates nothing, either.
+    # An instance gets this attribute when the first id is skipped. Its eleven other attributes
+    # leave one place free in their table, so that allocates nothing; a full table is slower.
     skipped = 0
-    buf: bytearray  # that of a payload which is read may be a constant
+    buf: bytearray  # when reading, it may be a constant
 
     def __init__(self, profile: "tuple[int, ...]") -> None:
         Reader.__init__(self)
         self._fields = profile
         self._limit = 0
-        self._moment = 0  # where the timestamp is
+        self._moment = 0  # position of the timestamp
         self.group_at = self.body_at = 0  # 0: there is none
-        self.flags = 0  # or a list that goes on, or E_PEER
+        self.flags = 0  # of a message; or the kind of the current list; or E_PEER
 
     @property
     def at(self) -> int:
-        """Where what was read begins; where what was written ends."""
+        """Reading: where the current field begins. Writing: the end of the payload so far."""
         return self.start
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> None:
-        """Begin with the payload in buf[at:end], or an empty one that may get as long."""
+        """Start reading the payload in buf[at:end], or writing one of at most that length."""
         Reader.open(self, buf, at, end)
         self._limit = end
         self.end = at
@@ -114,38 +118,31 @@ class Payload(Reader):
 
     @property
     def group_size(self) -> int:
-        """Of the group id at group_at."""
+        """Size of the group id at group_at, in bytes."""
         return size_before(self.buf, self.group_at) if self.group_at else 0
 
     @property
     def body_size(self) -> int:
-        """Of the body at body_at."""
+        """Size of the body at body_at, in bytes."""
         return size_before(self.buf, self.body_at) if self.body_at else 0
 
-    @property
-    def timestamp(self) -> bytearray:
-        """A message's, in a buffer of its own; see `timestamp_into`."""
-        out = bytearray(8)
-        self.timestamp_into(out, 0)
-        return out
-
     def timestamp_into(self, out: bytearray, at: int) -> None:
-        """Store a message's timestamp as 8 bytes, little-endian, at out[at]."""
+        """Store the message's timestamp as 8 bytes, little-endian, at out[at]."""
         end = skip_varint(self.buf, self._moment, self.end)
         varint_to_le8(self.buf, self._moment, end, out, at)
 
     def next(self) -> int:
-        """Return what comes next, END, or E_PEER where the payload is malformed, for good."""
-        what = _GO_ON if self.flags >= 0 else E_PEER
-        while what == _GO_ON:
-            what = self._next_id() if self.flags >= _LIST else self._next_field()
-        if what < 0:
+        """Return the kind of the next entry, END, or E_PEER from a malformed field on."""
+        entry = _GO_ON if self.flags >= 0 else E_PEER
+        while entry == _GO_ON:
+            entry = self._next_id() if self.flags >= _LIST else self._next_field()
+        if entry < 0:
             self.flags = E_PEER
-        return what
+        return entry
 
     def next_parent(self) -> int:
-        """Return the position of the next parent of the message just read, -1: no more."""
-        part_end = self.kind  # between two parents: where the metadata ends that they are in
+        """Return the position of the next parent of the current message, or -1."""
+        part_end = self.kind  # between two calls `kind` holds the end of the metadata
         while True:
             inside = self.start + self.size < part_end
             field = Reader.next(self)
@@ -177,23 +174,23 @@ class Payload(Reader):
             return self._message()
         if field == fields[GROUP]:
             return self._group()
-        for what in range(ACK, MESSAGE):
-            if field == fields[what]:
+        for entry in range(ACK, MESSAGE):
+            if field == fields[entry]:
                 if not fields[_NESTED]:
-                    return self._id(what)
+                    return self._id(entry)
                 self.size = 0
-                self.flags = what << _LIST_SHIFT
+                self.flags = entry << _LIST_SHIFT
         return _GO_ON
 
     def _next_id(self) -> int:
         field = Reader.next(self)
         if field < 0:
             return field
-        what = self.flags >> _LIST_SHIFT
+        entry = self.flags >> _LIST_SHIFT
         if field == 0:
             self.flags = 0
-        elif field == (_OFFER_ID if what == GROUP_OFFER else _LIST_ID) and self.kind == BYTES:
-            return self._id(what)
+        elif field == (_OFFER_ID if entry == GROUP_OFFER else _LIST_ID) and self.kind == BYTES:
+            return self._id(entry)
         return _GO_ON
 
     def _id(self, what: int) -> int:
@@ -203,7 +200,7 @@ class Payload(Reader):
         return _GO_ON
 
     def _group(self) -> int:
-        # Its group may stand behind the ids: read it all once for that.
+        # The group may come after the ids, so scan the whole offer for it first.
         at = self.start
         self.group_at = self.size = 0
         field = Reader.next(self)
@@ -255,39 +252,24 @@ class Payload(Reader):
 
     @property
     def id_size_max(self) -> int:
-        """Of an id at the beginning of a list of its own, whose length then takes a byte more."""
+        """Most bytes that `put_id` can add: a new list, or one whose length grows by a byte."""
         return bytes_size(self._fields[OFFER], _ENTRY_SIZE) + 1
 
     def put_id(self, what: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
-        """Add an ACK, OFFER or REQUEST of ids[id_at:id_at+32]; the new end, or E_CAPACITY."""
+        """Add ids[id_at:id_at+32] as ACK, OFFER or REQUEST; return the new end, or E_CAPACITY."""
         field = self._fields[what]
         nested = self._fields[_NESTED]
         if nested and self.flags == what << _LIST_SHIFT:
-            return self._add(_LIST_ID, ids, id_at)
+            return self._add(ids, id_at)
         at = self.start
         if at + bytes_size(field, _ENTRY_SIZE if nested else _ID_SIZE) > self._limit:
             return E_CAPACITY
         if nested:
             self._begin(what, 0)
-            return self._add(_LIST_ID, ids, id_at)
+            return self._add(ids, id_at)
         self.flags = 0
         self.start = put_bytes(self.buf, at, field, ids, id_at, _ID_SIZE)
         return self.start
-
-    def put_group(self, group: "bytes | bytearray | memoryview", at: int, size: int) -> int:
-        """Begin a group offer for group[at:at+size]; the new end, or E_CAPACITY."""
-        inside = bytes_size(_OFFER_GROUP, size) if size else 0
-        if self.start + bytes_size(self._fields[GROUP], inside) > self._limit:
-            return E_CAPACITY
-        self._begin(GROUP, inside)
-        if size:
-            self.start = put_bytes(self.buf, self.start, _OFFER_GROUP, group, at, size)
-        return self.start
-
-    def put_group_offer(self, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
-        """Add ids[id_at:id_at+32] to the group offer just begun; the new end, or E_CAPACITY."""
-        assert self.flags == GROUP << _LIST_SHIFT
-        return self._add(_OFFER_ID, ids, id_at)
 
     def put_message(
         self,
@@ -301,37 +283,38 @@ class Payload(Reader):
         parents_count: int = 0,
         flags: int = 0,
     ) -> int:
-        """Add a message but for its body: the caller writes that at the position returned.
+        """Add a message with room for its body; return the position at which to write the body.
 
-        `timestamp` has 8 bytes little-endian at ts_at, `parents` as many ids of 32 bytes as
-        counted, from 0 on; without `flags` there is no metadata. E_CAPACITY: it does not fit.
+        The timestamp is 8 bytes, little-endian, at timestamp[ts_at]; `parents` begins with
+        `parents_count` ids of 32 bytes. If `flags` is 0, there is no metadata. E_CAPACITY: it
+        does not fit.
         """
         fields = self._fields
-        meta = parents_count * _ENTRY_SIZE + (flags & EPHEMERAL)
-        assert fields[_METADATA] or not (flags or meta), "this profile has no metadata"
-        assert flags or not meta
-        size = bytes_size(fields[_METADATA], meta) if flags else 0
+        metadata_size = parents_count * _ENTRY_SIZE + (flags & EPHEMERAL)
+        assert fields[_METADATA] or not (flags or metadata_size), "this profile has no metadata"
+        assert flags or not metadata_size
+        size = bytes_size(fields[_METADATA], metadata_size) if flags else 0
         if group_size:
             size += bytes_size(fields[_GROUP_ID], group_size)
         if body_size:
             size += bytes_size(fields[_BODY], body_size)
-        moment = le8_size(timestamp, ts_at)
-        if moment > 1 or timestamp[ts_at]:
-            size += varint_size(fields[_TIMESTAMP] << 3) + moment
+        timestamp_size = le8_size(timestamp, ts_at)
+        if timestamp_size > 1 or timestamp[ts_at]:
+            size += varint_size(fields[_TIMESTAMP] << 3) + timestamp_size
         else:
-            moment = 0
+            timestamp_size = 0
         if self.start + bytes_size(fields[MESSAGE], size) > self._limit:
             return E_CAPACITY
         buf = self.buf
         at = self._begin(MESSAGE, size)
         if group_size:
             at = put_bytes(buf, at, fields[_GROUP_ID], group, group_at, group_size)
-        if moment:
+        if timestamp_size:
             at = put_le8(buf, put_tag(buf, at, fields[_TIMESTAMP], VARINT), timestamp, ts_at)
         body_at = self._header(at, fields[_BODY], body_size) if body_size else at
         self.start = body_at + body_size
         if flags:
-            self._put_metadata(meta, parents, parents_count, flags)
+            self._put_metadata(metadata_size, parents, parents_count, flags)
         return body_at
 
     def _put_metadata(
@@ -348,27 +331,24 @@ class Payload(Reader):
         return put_varint(self.buf, put_tag(self.buf, at, field, BYTES), size)
 
     def _begin(self, what: int, size: int) -> int:
-        # A message within: its tag and length; _add makes it longer.
+        # Write tag and length of a nested message; `_add` extends it.
         self.flags = what << _LIST_SHIFT
         self.size = size
         self.start = self._header(self.start, self._fields[what], size)
         return self.start
 
-    def _add(self, field: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
+    def _add(self, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
+        # Add an id to the list that `_begin` began; its length may then take a byte more.
         buf = self.buf
         at = self.start
         size = self.size
-        length = varint_size(size)
-        more = varint_size(size + _ENTRY_SIZE) - length
-        if at + more + _ENTRY_SIZE > self._limit:
+        length_size = varint_size(size)
+        length_growth = varint_size(size + _ENTRY_SIZE) - length_size
+        if at + length_growth + _ENTRY_SIZE > self._limit:
             return E_CAPACITY
-        if more:
-            copy(buf, at - size + more, buf, at - size, size)
-        put_varint(buf, at - size - length, size + _ENTRY_SIZE)
+        if length_growth:
+            copy(buf, at - size + length_growth, buf, at - size, size)
+        put_varint(buf, at - size - length_size, size + _ENTRY_SIZE)
         self.size = size + _ENTRY_SIZE
-        self.start = put_bytes(buf, at + more, field, ids, id_at, _ID_SIZE)
+        self.start = put_bytes(buf, at + length_growth, _LIST_ID, ids, id_at, _ID_SIZE)
         return self.start
-
-
-# What it is for where only the one or the other is wanted.
-Decoder = Encoder = Payload

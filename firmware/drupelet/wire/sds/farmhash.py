@@ -1,8 +1,8 @@
 # host only: 64-bit integers
-"""The string hashes of Nim's standard library, which dialect `sds-nim` is made of.
+"""The string hashes of Nim's standard library, which dialect `sds-nim` uses.
 
-FarmHash64 (its variant `na`) is what Nim 2.2 and later use; MurmurHash3 (32 bits) is their older
-choice. Both over UTF-8 bytes; FarmHash's result is a signed integer.
+Nim 2.2 and later use FarmHash64 (variant `na`), as a signed integer; older versions MurmurHash3
+(32 bits). Both hash UTF-8 bytes.
 """
 
 from functools import lru_cache  # noqa: TID251 - host only
@@ -91,7 +91,7 @@ def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
 
 
 def farmhash64(data: bytes) -> int:
-    """FarmHash64, unsigned."""
+    """Return FarmHash64 of the data, unsigned."""
     size = len(data)
     if size <= 16:
         return _to_16(data)
@@ -141,7 +141,7 @@ def _long(data: bytes) -> int:
 
 @lru_cache(_CACHED_MAX)
 def nim_hash(data: bytes, murmur: bool = False) -> int:
-    """Nim's `hash` of a string: FarmHash64 as a signed integer, or MurmurHash3 unsigned."""
+    """Return Nim's `hash` of a string: FarmHash64, signed, or MurmurHash3 (`murmur`), unsigned."""
     if murmur:
         return murmur3_32(data)
     value = farmhash64(data)

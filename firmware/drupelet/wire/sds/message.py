@@ -1,12 +1,12 @@
-"""SDS messages on the wire, dialect `sds`: proto3 as specs/sds.md "Message" has it.
+"""SDS messages on the wire, dialect `sds`: the proto3 schema of specs/sds.md "Message".
 
     Message       sender_id 1  message_id 2  channel_id 3  lamport_timestamp 10
                   causal_history 11 (repeated)  bloom_filter 12  repair_request 13 (repeated)
                   content 20
     HistoryEntry  message_id 1  retrieval_hint 2  sender_id 3
 
-Absent optional fields differ from empty ones; an empty string is not written. A Lamport value
-never becomes an int: it stays eight bytes, little-endian.
+An absent optional field differs from an empty one; an empty string is not written. A Lamport value
+is never turned into an int: it stays 8 bytes, little-endian.
 """
 
 from drupelet.base.compat import ON_BOARD, const
@@ -16,6 +16,7 @@ from drupelet.wire.protobuf import (
     BYTES,
     VARINT,
     Reader,
+    bytes_size,
     le8_size,
     put_bytes,
     put_le8,
@@ -23,9 +24,6 @@ from drupelet.wire.protobuf import (
     put_varint,
     varint_size,
     varint_to_le8,
-)
-from drupelet.wire.protobuf import (
-    bytes_size as bytes_size,
 )
 
 SENDER_ID = const(1)
@@ -44,7 +42,7 @@ _ABSENT = const(-1)
 
 
 def is_text(buf: "bytes | bytearray | memoryview", at: int, size: int) -> bool:
-    """Whether buf[at:at+size] is UTF-8: a proto3 string."""
+    """Whether buf[at:at+size] is valid UTF-8, as a proto3 string must be."""
     if not ON_BOARD and bytes(buf[at : at + size]).isascii():
         return True
     end = at + size
@@ -53,16 +51,16 @@ def is_text(buf: "bytes | bytearray | memoryview", at: int, size: int) -> bool:
         at += 1
         if byte < 0x80:
             continue
-        more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-        if byte < 0xC2 or byte > 0xF4 or at + more > end:
+        continuation_count = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+        if byte < 0xC2 or byte > 0xF4 or at + continuation_count > end:
             return False
         second = buf[at]
-        # No longer form than needed, no surrogates, nothing beyond U+10FFFF.
+        # Refuse overlong forms, surrogates and code points above U+10FFFF.
         if (byte == 0xE0 and second < 0xA0) or (byte == 0xED and second > 0x9F):
             return False
         if (byte == 0xF0 and second < 0x90) or (byte == 0xF4 and second > 0x8F):
             return False
-        for _ in range(more):
+        for _ in range(continuation_count):
             if buf[at] & 0xC0 != 0x80:
                 return False
             at += 1
@@ -70,9 +68,9 @@ def is_text(buf: "bytes | bytearray | memoryview", at: int, size: int) -> bool:
 
 
 class Decoder:
-    """Reads one message: `open`, then the entries with `rewind` and `next`.
+    """Reads one message: `open`, then its HistoryEntries with `rewind` and `next`.
 
-    What a position is -1 for is absent. Positions are in the buffer that `open` was given.
+    Positions (..._at) are in the buffer given to `open`; -1: the field is absent.
     """
 
     def __init__(self) -> None:
@@ -85,7 +83,7 @@ class Decoder:
         self.open(b"", 0, 0)
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
-        """Check and take apart the message in buf[at:end]; OK or E_PEER."""
+        """Parse and check the message in buf[at:end]; OK, or E_PEER if it is malformed."""
         self.buf: "bytes | bytearray | memoryview" = buf
         self._start = at
         self.sender_at = self.id_at = self.channel_at = at
@@ -105,14 +103,14 @@ class Decoder:
         return field
 
     def _note(self, field: int) -> bool:
-        """Note one field of the message; False: malformed."""
+        """Note one field of the message; False if it is malformed."""
         fields = self._fields
         if field == LAMPORT and fields.kind == VARINT:
             varint_to_le8(fields.buf, fields.start, fields.start + fields.size, self.lamport, 0)
             self.has_lamport = True
             return True
         if fields.kind != BYTES:
-            return True  # unknown, or another kind of a known number: skipped
+            return True  # skip unknown fields, and known numbers of another kind
         if field == CAUSAL or field == REPAIR:  # noqa: SIM109 - a tuple is code
             self.causal_count += field == CAUSAL
             return self._entry(True)
@@ -140,7 +138,7 @@ class Decoder:
         return is_text(fields.buf, fields.start, fields.size)
 
     def _entry(self, check: bool) -> bool:
-        """Take a HistoryEntry apart; False: malformed, as far as it is checked."""
+        """Parse the current HistoryEntry; False: malformed. check: test its strings, too."""
         fields = self._fields
         inner = self._inner
         self.entry_at = fields.start
@@ -160,18 +158,18 @@ class Decoder:
                 elif field == _ENTRY_SENDER:
                     self.entry_sender_at = inner.start
                     self.entry_sender_size = inner.size
-                text = field != _ENTRY_HINT and field <= _ENTRY_SENDER
-                if check and text and not is_text(inner.buf, inner.start, inner.size):
+                is_string = field != _ENTRY_HINT and field <= _ENTRY_SENDER
+                if check and is_string and not is_text(inner.buf, inner.start, inner.size):
                     return False
             field = inner.next()
         return field == OK
 
     def rewind(self) -> None:
-        """Go back before the first entry of the message that `open` checked."""
+        """Go back to before the first entry of the opened message."""
         self._fields.open(self.buf, self._start, self._fields.end)
 
     def next(self, kind: int) -> bool:
-        """Go to the next entry of a kind, CAUSAL or REPAIR; False: there is none."""
+        """Go to the next entry of a kind, CAUSAL or REPAIR; False if there is none."""
         fields = self._fields
         field = fields.next()
         while field > 0:
@@ -182,9 +180,9 @@ class Decoder:
 
 
 class Encoder:
-    """Writes one message: `open`, then fields in the order of their numbers.
+    """Writes one message: `open`, then the fields in the order of their numbers.
 
-    Every `put_` returns OK, or E_CAPACITY: it does not fit, and nothing of it was written.
+    Every `put_` returns OK, or E_CAPACITY if the field does not fit; then it writes nothing.
     """
 
     def __init__(self) -> None:
@@ -193,7 +191,7 @@ class Encoder:
         self.limit = 0
 
     def open(self, buf: bytearray, at: int, limit: int) -> None:
-        """Begin at buf[at]; nothing is written from buf[limit] on."""
+        """Start writing to buf[at:limit]."""
         self.buf = buf
         self.at = at
         self.limit = limit
@@ -201,13 +199,13 @@ class Encoder:
     def put_text(
         self, field: int, source: "bytes | bytearray | memoryview", start: int, size: int
     ) -> int:
-        """Write a string; nothing where it is empty."""
+        """Write a string field; nothing if it is empty."""
         return self.put_bytes(field, source, start, size) if size else OK
 
     def put_bytes(
         self, field: int, source: "bytes | bytearray | memoryview", start: int, size: int
     ) -> int:
-        """Write bytes, even none: an optional field."""
+        """Write an optional bytes field, even if it is empty."""
         if self.at + bytes_size(field, size) > self.limit:
             return E_CAPACITY
         self.at = put_bytes(self.buf, self.at, field, source, start, size)
@@ -225,21 +223,21 @@ class Encoder:
         hint: "bytes | bytearray | memoryview", hint_at: int, hint_size: int,
         sender: "bytes | bytearray | memoryview", sender_at: int, sender_size: int,
     ) -> int:  # fmt: skip
-        """Write a HistoryEntry of a kind, CAUSAL or REPAIR; hint, sender: size -1 for absent."""
-        inside = bytes_size(_ENTRY_ID, size) if size else 0
+        """Write a HistoryEntry of a kind, CAUSAL or REPAIR; hint and sender: size -1 if absent."""
+        content_size = bytes_size(_ENTRY_ID, size) if size else 0
         if hint_size >= 0:
-            inside += bytes_size(_ENTRY_HINT, hint_size)
+            content_size += bytes_size(_ENTRY_HINT, hint_size)
         if sender_size >= 0:
-            inside += bytes_size(_ENTRY_SENDER, sender_size)
-        if self.at + 1 + varint_size(inside) + inside > self.limit:
+            content_size += bytes_size(_ENTRY_SENDER, sender_size)
+        if self.at + 1 + varint_size(content_size) + content_size > self.limit:
             return E_CAPACITY
         buf = self.buf
-        here = put_varint(buf, put_tag(buf, self.at, kind, BYTES), inside)
+        at_end = put_varint(buf, put_tag(buf, self.at, kind, BYTES), content_size)
         if size:
-            here = put_bytes(buf, here, _ENTRY_ID, id, at, size)
+            at_end = put_bytes(buf, at_end, _ENTRY_ID, id, at, size)
         if hint_size >= 0:
-            here = put_bytes(buf, here, _ENTRY_HINT, hint, hint_at, hint_size)
+            at_end = put_bytes(buf, at_end, _ENTRY_HINT, hint, hint_at, hint_size)
         if sender_size >= 0:
-            here = put_bytes(buf, here, _ENTRY_SENDER, sender, sender_at, sender_size)
-        self.at = here
+            at_end = put_bytes(buf, at_end, _ENTRY_SENDER, sender, sender_at, sender_size)
+        self.at = at_end
         return OK

@@ -1,5 +1,5 @@
 # host only: objects and integers of 64 bits
-"""SDS messages as nim-sds has them, dialect `sds-nim`: other numbers, its own filter and hashes.
+"""SDS messages of nim-sds, dialect `sds-nim`: other field numbers, its own filter and hashes.
 
 SdsMessage    message_id 1  lamport_timestamp 2 (int64)  causal_history 3 (repeated)
               channel_id 4  content 5  bloom_filter 6  sender_id 7
@@ -23,7 +23,7 @@ _K_MAX = 64
 
 @dataclass
 class Entry:
-    """A HistoryEntry; hint and sender are None where they are not there."""
+    """A HistoryEntry; hint and sender are None if they are absent."""
 
     message_id: bytes
     hint: bytes | None = None
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass
 class Message:
-    """A message of either dialect, as a host holds it; ids are UTF-8."""
+    """A message of either dialect as a host keeps it; ids are UTF-8."""
 
     sender_id: bytes = b""
     message_id: bytes = b""
@@ -58,16 +58,16 @@ def _bytes(number: int, data: bytes) -> bytes:
 
 
 def _entry(number: int, entry: Entry) -> bytes:
-    inside = _bytes(1, entry.message_id)
+    content = _bytes(1, entry.message_id)
     if entry.hint:
-        inside += _bytes(2, entry.hint)
+        content += _bytes(2, entry.hint)
     if entry.sender_id:
-        inside += _bytes(3, entry.sender_id)
-    return _bytes(number, inside)
+        content += _bytes(3, entry.sender_id)
+    return _bytes(number, content)
 
 
 def encode(message: Message) -> bytes:
-    """A message in the order in which nim-sds writes it."""
+    """Return a message as bytes, its fields in the order in which nim-sds writes them."""
     out = _bytes(1, message.message_id)
     out += _varint(2 << 3 | VARINT) + _varint(message.lamport or 0)
     out += b"".join(_entry(3, entry) for entry in message.causal)
@@ -118,7 +118,7 @@ def _decode_entry(data: bytes) -> Entry:
 
 
 def decode(data: bytes) -> Message:
-    """Take a message apart. Raises PeerError; id, channel, time and content are required."""
+    """Parse a message. Raises PeerError; id, channel, Lamport value and content are required."""
     message = Message()
     seen = set()
     for number, kind, value in _fields(data):
@@ -152,7 +152,9 @@ def _decode_field(message: Message, number: int, value: bytes) -> None:
 
 
 class NimTimes:
-    """T_req, T_resp and response groups as nim-sds computes them; as `hashes_sds.Identity`."""
+    """T_req, T_resp and response groups as nim-sds computes them; replaces `Identity` of
+    `base/hashes_sds.py`.
+    """
 
     def __init__(self, participant: bytes, murmur: bool = False) -> None:
         self._participant = participant
@@ -162,23 +164,23 @@ class NimTimes:
         return abs(nim_hash(data, self._murmur))
 
     def t_req(self, message_id: bytes, t_min: int, t_max: int) -> int:
-        """Milliseconds from now to T_req."""
+        """Return the time from now to T_req, in ms."""
         return self._hash(self._participant + message_id) % (t_max - t_min) + t_min
 
     def t_resp(self, sender: bytes, message_id: bytes, t_max: int) -> int:
-        """Milliseconds from now to T_resp."""
+        """Return the time from now to T_resp, in ms."""
         mine = nim_hash(self._participant, self._murmur)
         distance = abs(mine ^ nim_hash(sender, self._murmur))
         return distance % t_max * (self._hash(message_id) % t_max) % t_max
 
     def grouped(self, sender: bytes, message_id: bytes, groups: int) -> bool:
-        """Whether we are in the response group of that sender's message."""
+        """Whether we are in the response group of a sender's message."""
         mine = self._hash(self._participant + message_id)
         return mine % groups == self._hash(sender + message_id) % groups
 
 
 class NimBloom:
-    """nim-sds's filter, with its parameters on the wire."""
+    """The filter of nim-sds, whose parameters are on the wire."""
 
     def __init__(
         self, capacity: int, error_rate: float, k: int = 0, bits: int = 0, murmur: bool = False
@@ -191,13 +193,13 @@ class NimBloom:
         self._murmur = murmur
 
     def places(self, id: bytes) -> "list[int]":
-        """The bits of an id."""
+        """Return the positions of an id's bits."""
         first = abs(nim_hash(id, self._murmur)) % self.m
         step = abs(nim_hash(id + b" b", self._murmur)) % self.m
         return [(first + n * step) % self.m for n in range(self.k)]
 
     def add(self, id: bytes) -> None:
-        """Put in an id."""
+        """Add an id."""
         for place in self.places(id):
             self.words[place >> 3] |= 1 << (place & 7)
 
@@ -206,7 +208,7 @@ class NimBloom:
         return all(self.words[place >> 3] & 1 << (place & 7) for place in self.places(id))
 
     def wire(self) -> bytes:
-        """The protobuf that goes into bloom_filter."""
+        """Return the content of the field bloom_filter."""
         out = _bytes(1, bytes(self.words)) if self.words else b""
         numbers = (self.capacity, round(self.error_rate * 1_000_000), self.k, self.m)
         for number, value in enumerate(numbers, 2):
@@ -216,7 +218,7 @@ class NimBloom:
 
 @dataclass(frozen=True)
 class Filter:
-    """A received filter with its parameters."""
+    """A received filter and its parameters."""
 
     words: bytes
     k: int
@@ -234,7 +236,7 @@ class Filter:
 
 
 def read_filter(data: bytes) -> "Filter | None":
-    """A received filter; None: malformed, or more than six tenths full: it says nothing."""
+    """Parse a received filter; None if it is malformed or more than six tenths full."""
     try:
         fields = {number: value for number, _, value in _fields(data)}
     except PeerError:
@@ -249,7 +251,7 @@ def read_filter(data: bytes) -> "Filter | None":
 
 
 def from_sds(frame: bytes) -> Message:
-    """A message of dialect `sds` as an object. Raises PeerError."""
+    """Parse a message of dialect `sds`. Raises PeerError."""
     decoder = Decoder()
     if decoder.open(frame, 0, len(frame)) != OK:
         raise PeerError("malformed message")
@@ -277,7 +279,7 @@ def from_sds(frame: bytes) -> Message:
 
 
 def to_sds(message: Message) -> bytes:
-    """A message in dialect `sds`."""
+    """Return a message as bytes of dialect `sds`."""
     out = b"".join(
         _bytes(number, text)
         for number, text in enumerate(

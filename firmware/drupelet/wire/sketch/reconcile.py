@@ -1,8 +1,8 @@
 # host only: sets of thousands of ids
-"""What a host hands to a `compact-1` codec as `sketch`: one rateless sketch each way on a link.
+"""Reconciles the messages of two hosts on a `compact-1` link by a rateless sketch each way.
 
-After DONE every message that both sides have is acknowledged on the link (`on_ack`), on both
-sides. The engine then offers or sends what is left, and that is what the other side lacks.
+After DONE both sides count every message that both hold as acknowledged (`on_ack`). The engine
+then offers or sends the rest, which is exactly what the other side lacks.
 """
 
 from drupelet.base.errors import E_PEER, CapacityError
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 class Reconciler:
     """The SketchPort of one link; `ids_of(exchange)` lists the 32-byte ids shared with its peer.
 
-    `must_list` tells that the sketch we began came to nothing: offer everything, then clear it.
-    `must_full`: because two messages have the same prefix. The codec then writes FULL, after which
-    both sides show each other everything again: the peer may have acknowledged a twin of ours.
+    `must_list`: the sketch that we began failed; the caller offers everything and clears it.
+    `must_full`: it failed because two messages have the same prefix. The codec then writes FULL,
+    and both sides offer each other everything again, because the peer may have acknowledged the
+    other message with that prefix.
     """
 
     def __init__(self, ids_of: "Callable[[Exchange], list[bytes]]") -> None:
@@ -45,7 +46,7 @@ class Reconciler:
         self._id = bytearray(32)
 
     def begin(self, exchange: "Exchange", salt: bytes) -> None:
-        """We lost state: sketch what we hold now under 4 random bytes, new for each sketch."""
+        """Begin a sketch of what we hold now; `salt`: 4 random bytes, new for each sketch."""
         self.must_list = self.must_full = False
         self._sketch = None
         self._ids = self._ids_of(exchange)
@@ -57,7 +58,7 @@ class Reconciler:
         self._close(exchange)
 
     def again(self) -> None:
-        """The back-off has passed without an answer: send once more what is not confirmed."""
+        """Send again what is not confirmed; called when the back-off passed without an answer."""
         if self._sketch is not None:
             self._sketch.again()
 
@@ -66,14 +67,14 @@ class Reconciler:
         return self._sketch is not None
 
     def take(self, exchange: "Exchange", buf: bytearray, at: int, size: int) -> bool:
-        """Take the bytes of one SKETCH record; False: malformed."""
+        """Handle the SKETCH record in buf[at:at+size]; False if it is malformed."""
         record = bytes(buf[at : at + size])
         if size < HEAD_SIZE:
             return False
         if record[0] == SYMBOLS:
             return self._take_symbols(exchange, record)
         if self._sketch is None:
-            return record[0] <= LIST  # an answer to an older one
+            return record[0] <= LIST  # an answer to an earlier sketch
         code = self._sketch.hear(record)
         self._close(exchange)
         return code != E_PEER
@@ -110,9 +111,9 @@ class Reconciler:
         self._is_answer_due = True
         return True
 
-    # The port names the link for whoever serves several.
+    # The port passes the exchange for implementations that serve several links.
     def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:  # noqa: ARG002
-        """Put the bytes of the next record to buf[at:limit]; return their end, `at` for none."""
+        """Write the next SKETCH record to buf[at:limit]; return its end, `at` if none is due."""
         size_max = limit - at
         if size_max < HEAD_SIZE_MAX + PREFIX_SIZE:
             return at
@@ -134,6 +135,6 @@ class Reconciler:
         for id in ids:
             self._id[:] = id
             if id in others:
-                exchange.on_request(self._id, 0)  # it has told that it lacks it: no offer needed
+                exchange.on_request(self._id, 0)  # the peer is known to lack it: skip the offer
             else:
                 exchange.on_ack(self._id, 0)

@@ -1,9 +1,9 @@
 # host only: sets of thousands of ids
-"""Recovery of a lost store on a `compact-1` link: a sketch first, then what is missing.
+"""Recovery from a lost store on a `compact-1` link: a sketch first, then the missing messages.
 
-The side that lost state calls `begin`; the other one learns of it from the HELLO or the sketch.
-Both believe nothing of what the other was thought to hold, and hold offers and messages back until
-the sketch has told what both have. If none comes, everything is shown again, as without a sketch.
+The side that lost its store calls `begin`; the other learns of it from the HELLO or the sketch.
+Both forget what the other was thought to hold, and hold offers and messages back until the sketch
+has found what both have. If no sketch arrives, everything is offered again.
 """
 
 from drupelet.base.compat import const
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from drupelet.wire.ports import LinkPort
 
 _SALT_SIZE = const(4)
-# An answer is here after two epochs; it may be lost a few times.
+# An answer arrives within two epochs. Offers are held back long enough for a few lost ones.
 _AGAIN_EPOCHS = const(2)
 _HOLD_EPOCHS = const(16)
 
 
 def shared_ids(exchange: "Exchange") -> "list[bytes]":
-    """The ids of all messages of the log that the link shares with its peer, in log order."""
+    """Return the ids of all messages in the log that are shared with the link's peer, in order."""
     core = exchange.core
     store = core.store
     ids = []
@@ -44,7 +44,7 @@ def shared_ids(exchange: "Exchange") -> "list[bytes]":
 
 
 class Recovery:
-    """The SketchPort of one link in `compact-1`; `salt` gives 4 random bytes."""
+    """The SketchPort of one `compact-1` link; `salt` is called for 4 random bytes."""
 
     def __init__(self, link: "LinkPort", salt: "Callable[[], bytes]") -> None:
         codec = link.codec
@@ -57,14 +57,14 @@ class Recovery:
         self._began = False
         self._holding = False
         self._moved_epoch = 0
-        self._heard_epoch = 0  # when its side last said a word of a sketch
-        self._begun_epoch = -1
+        self._heard_epoch = 0  # when the peer last sent a SKETCH record
+        self._begun_epoch = -1  # when the peer's last sketch began
         if codec.sketches is None:
             codec.sketches = {}
         codec.sketches[link.exchange.codec_row] = self
 
     def begin(self) -> None:
-        """We lost state: tell what we hold."""
+        """Send a sketch of what we hold: our store was lost or replaced."""
         exchange = self._exchange
         exchange.forget_holds()
         self._reconciler.begin(exchange, self._random_salt())
@@ -73,15 +73,15 @@ class Recovery:
         self._follow(exchange)
 
     def is_open(self) -> bool:
-        """True while a sketch that we began waits for its end; False: nothing begun is left."""
+        """True while a sketch that we began is not finished."""
         return self._began
 
     def hold_back(self) -> None:
-        """One of the two has another store: offers and messages wait, for a sketch may come."""
+        """Hold offers and messages back: one side has another store, so a sketch may arrive."""
         self._hold(self._exchange)
 
     def peer_lost(self, exchange: "Exchange") -> None:
-        """The peer has another store: its sketch may come."""
+        """Hold offers and messages back: the peer has another store, so its sketch may arrive."""
         self._hold(exchange)
 
     def holds(self, exchange: "Exchange") -> bool:
@@ -89,7 +89,8 @@ class Recovery:
         waited = epochs_since(exchange.epoch, self._heard_epoch)
         if self._holding and waited >= _HOLD_EPOCHS * exchange.pace.every:
             self._holding = self._began = False
-            self._reconciler = Reconciler(shared_ids)  # a board knows none: all is shown again
+            # No sketch came, for example from a board, which has none: offer everything again.
+            self._reconciler = Reconciler(shared_ids)
         return self._holding
 
     def _hold(self, exchange: "Exchange") -> None:
@@ -98,11 +99,11 @@ class Recovery:
         exchange.attention = True
 
     def take(self, exchange: "Exchange", buf: bytearray, at: int, size: int) -> bool:
-        """Take the bytes of one SKETCH record; False: malformed."""
+        """Handle the SKETCH record in buf[at:at+size]; False if it is malformed."""
         salt = bytes(buf[at + 1 : at + 1 + _SALT_SIZE])
         if size > _SALT_SIZE and buf[at] == SYMBOLS and salt != self._peer_salt:
             if exchange.epoch == self._begun_epoch:
-                return True  # reading the log is work: one sketch an epoch
+                return True  # a sketch reads the whole log: accept one new sketch per epoch
             self._begun_epoch = exchange.epoch
             self._peer_salt = salt
             exchange.forget_holds()
@@ -119,7 +120,7 @@ class Recovery:
         if self._began and not reconciler.is_open():
             self._began = self._holding = False
         if reconciler.must_full:
-            # Of all links the codec may have served another one last, or none yet.
+            # Select our link: the codec may have served another one last.
             self._codec.use(exchange)
             self._codec.ask_whole_ids(exchange)
         elif reconciler.must_list:
@@ -127,7 +128,7 @@ class Recovery:
         reconciler.must_full = reconciler.must_list = False
 
     def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:
-        """Put the bytes of the next record to buf[at:limit]; return their end, `at` for none."""
+        """Write the next SKETCH record to buf[at:limit]; return its end, `at` if none is due."""
         waited = epochs_since(exchange.epoch, self._moved_epoch)
         if self._reconciler.is_open() and waited >= _AGAIN_EPOCHS * exchange.pace.every:
             self._reconciler.again()

@@ -1,11 +1,11 @@
 # host only: sets of thousands of ids, integers of 64 bits and more
-"""Rateless sketch: the ids that two peers do not share, for a handful of bytes a difference.
+"""Rateless sketch: finds the ids that two peers do not share, for a few bytes per difference.
 
-The side that lost state sends coded symbols of the set that it holds; the other side decodes the
-difference with its own set, sends what the first side lacks and asks for the rest. An element is
-the 8-byte prefix of a message id. Symbol i is the XOR of the elements that map to it, 8 bytes,
-and of their checksums, 4 bytes; symbols can be made without end, and every first part of the
-stream is a sketch (Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation", 2024).
+The side that lost its store sends coded symbols of the set that it holds. The other side decodes
+the difference to its own set, sends what the first side lacks and asks for the rest. An element is
+the 8-byte prefix of a message id. Symbol i is the XOR of the elements that map to it, 8 bytes, and
+of their checksums, 4 bytes. The stream of symbols is endless, and every prefix of it is a sketch
+(Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation", 2024).
 
     SYMBOLS  0 | salt 4 | held varint | first varint | symbols of 12 bytes, one or more
     MORE     1 | salt 4 | have varint | upto varint
@@ -27,8 +27,8 @@ from drupelet.wire.protobuf import get_varint, skip_varint
 SYMBOLS = const(0)
 MORE = const(1)  # more symbols are needed
 DONE = const(2)  # the difference is known
-LIST = const(3)  # the plain list of prefixes is cheaper, or the symbols fit no set
-WAIT = const(4)  # nothing new, or parts of a DONE are still missing
+LIST = const(3)  # a plain list of prefixes is cheaper, or the symbols match no set
+WAIT = const(4)  # no verdict yet: nothing new, or a DONE is incomplete
 
 PREFIX_SIZE = const(8)
 SALT_SIZE = const(4)
@@ -40,16 +40,16 @@ HEAD_SIZE_MAX = const(12)
 FOLD_SIZE = const(4)
 
 _U64 = 0xFFFF_FFFF_FFFF_FFFF
-# How many symbols open an exchange, at least and at most.
+# Bounds on how many symbols the first records carry.
 _FIRST_MIN = const(4)
 _FIRST_MAX = const(16)
 
 
 def first_symbols(held: int) -> int:
-    """Return how many symbols open the exchange; 0: the list of `held` prefixes is shorter.
+    """Return how many symbols to send first; 0 if the list of the `held` prefixes is shorter.
 
-    Enough for any loss of up to an eighth of the other's set that its linear decoder solves
-    (drupelet.wire.sketch.solve), and thus for about ten differences of any kind.
+    That many let the linear decoder (drupelet.wire.sketch.solve) find any loss of up to an eighth
+    of the other side's set, and peeling about ten differences of any kind.
     """
     count = min(max(linear_symbols(held + held // 8), _FIRST_MIN), _FIRST_MAX)
     is_longer = count * SYMBOL_SIZE >= held * PREFIX_SIZE
@@ -57,12 +57,12 @@ def first_symbols(held: int) -> int:
 
 
 def linear_symbols(elements: int) -> int:
-    """Return the symbols that tell any subset of `elements` known ones, with 64 bits to spare."""
+    """Return how many symbols determine a subset of `elements` known ones, with 64 spare bits."""
     return (elements + 64) // (8 * SYMBOL_SIZE) + 1
 
 
 def put_varint(value: int) -> bytes:
-    """Return `value` in 7 bits a byte, lowest first, as drupelet.wire.protobuf reads it."""
+    """Return `value` as a varint, as drupelet.wire.protobuf reads it."""
     assert value >= 0
     out = bytearray()
     while value > 0x7F:
@@ -73,7 +73,7 @@ def put_varint(value: int) -> bytes:
 
 
 def by_prefix(ids: "list[bytes]") -> "dict[bytes, bytes]":
-    """Return 32-byte ids by their first 8 bytes; of two with the same ones it keeps one."""
+    """Return the 32-byte ids by their 8-byte prefixes; of ids with the same prefix, one."""
     return {id[:PREFIX_SIZE]: id for id in ids}
 
 
@@ -86,7 +86,7 @@ def fold_of(ids: "set[bytes]") -> bytes:
 
 
 class Fields:
-    """Reads kind, salt and varints off a record; `at` is -1 once it is malformed."""
+    """Reads the fields of a SKETCH record in order; `at` is -1 once it is malformed."""
 
     def __init__(self, record: "bytes | bytearray | memoryview") -> None:
         self.record = bytes(record)
@@ -95,22 +95,22 @@ class Fields:
         self.salt = self.record[1:HEAD_SIZE]
 
     def take(self, size: int) -> bytes:
-        """Return the next `size` bytes; cut off: b"", and malformed."""
+        """Return the next `size` bytes; b"" if the record is too short, hence malformed."""
         at = self.at
         self.at = at + size if 0 < at <= len(self.record) - size else -1
         return self.record[at : self.at] if self.at > 0 else b""
 
     def varint(self, most: int) -> int:
-        """Return the next varint; beyond `most`, or cut off: -1, and malformed."""
+        """Return the next varint; -1 if it is above `most` or truncated, hence malformed."""
         if self.at < 0:
             return -1
-        behind = skip_varint(self.record, self.at, len(self.record))
-        value = get_varint(self.record, self.at, behind) if behind > 0 else -1
-        self.at = behind if 0 <= value <= most else -1
+        varint_end = skip_varint(self.record, self.at, len(self.record))
+        value = get_varint(self.record, self.at, varint_end) if varint_end > 0 else -1
+        self.at = varint_end if 0 <= value <= most else -1
         return value if self.at > 0 else -1
 
     def items(self, size: int) -> "list[bytes]":
-        """Return the rest in pieces of `size`; malformed where it does not come out even."""
+        """Return the rest in pieces of `size` bytes; malformed if it is not a multiple of it."""
         if self.at < 0 or (len(self.record) - self.at) % size:
             self.at = -1
             return []
@@ -118,7 +118,7 @@ class Fields:
 
 
 class Element:
-    """A prefix on its way through the symbols: `after` gives one after the other."""
+    """An element, its checksum, and a generator (`after`) of the symbols that it maps to."""
 
     __slots__ = ("check", "prefix", "state")
 
@@ -130,22 +130,22 @@ class Element:
         self.state = int.from_bytes(digest[CHECK_SIZE:], "big")
 
     def after(self, index: int) -> int:
-        """Return the symbol that the element maps to next, behind `index`; the first one is 0."""
-        # splitmix64; the upper half of its output and one more is r in 1 .. 2^32.
+        """Return the next symbol after `index` that the element maps to; the first one is 0."""
+        # splitmix64; r is the upper half of its output plus 1, in 1 .. 2^32.
         self.state = (self.state + 0x9E37_79B9_7F4A_7C15) & _U64
         mixed = ((self.state ^ self.state >> 30) * 0xBF58_476D_1CE4_E5B9) & _U64
         mixed = ((mixed ^ mixed >> 27) * 0x94D0_49BB_1331_11EB) & _U64
-        chance = ((mixed ^ mixed >> 31) >> 32) + 1
-        # The smallest j with (j + 1)(j + 2) r >= (index + 1)(index + 2) 2^32: so symbol j is
-        # hit with probability 2 / (j + 2), whatever came before.
-        least = -(-((index + 1) * (index + 2) << 32) // chance)
-        return max(index + 1, (isqrt(4 * least) - 1) // 2)
+        draw = ((mixed ^ mixed >> 31) >> 32) + 1
+        # Take the smallest j with (j + 1)(j + 2) r >= (index + 1)(index + 2) 2^32: then an element
+        # maps to symbol j with probability 2 / (j + 2), independently of earlier symbols.
+        product_min = -(-((index + 1) * (index + 2) << 32) // draw)
+        return max(index + 1, (isqrt(4 * product_min) - 1) // 2)
 
 
 class Coder:
-    """The symbols of a set of 8-byte prefixes under a salt, made in order as they are needed.
+    """Makes the symbols of a set of 8-byte prefixes under a salt, in order and on demand.
 
-    A snapshot: what the owner takes in later is in no symbol. CapacityError: too many elements.
+    The set is a snapshot: later messages are in no symbol. CapacityError: too many elements.
     """
 
     def __init__(self, prefixes: "set[bytes]", salt: bytes) -> None:
@@ -160,7 +160,7 @@ class Coder:
             self.elements[number] = Element(number, salt)
         self.values: "list[int]" = []
         self.checks: "list[int]" = []
-        # Which elements map to each symbol made so far.
+        # The elements that map to each symbol made so far.
         self.members: "list[list[Element]]" = []
         self._due: "dict[int, list[Element]]" = {0: list(self.elements.values())}
 
@@ -179,7 +179,7 @@ class Coder:
             self.members.append(members)
 
     def symbols(self, first: int, count: int) -> bytes:
-        """Return the symbols first .. first + count - 1, 12 bytes each."""
+        """Return the symbols from `first` to first + count - 1, 12 bytes each."""
         self.make(first + count)
         return b"".join(
             self.values[at].to_bytes(PREFIX_SIZE, "big")
@@ -189,13 +189,13 @@ class Coder:
 
 
 class Sketch:
-    """The side that lost state: gives SYMBOLS records and hears the other's answers.
+    """The sending side, which lost its store: writes SYMBOLS records and reads the answers.
 
-    `ids` is what it holds, 32 bytes each, `salt` 4 bytes from the random port, new for every
-    sketch. `next` gives records until b""; `again` after an epoch without an answer. After `hear`
-    said DONE, `wanted` are the ids that the other side asks for; it has all other ones of the
-    snapshot, which the fold proves beyond the prefix. LIST: offer all of it; `must_full`: two
-    messages have the same prefix, so with whole ids, and the other side must begin anew too.
+    `ids` is what it holds, 32 bytes each; `salt` is 4 random bytes, new for every sketch. Call
+    `next` until it returns b"", and `again` after an epoch without an answer. When `hear` returns
+    DONE, `wanted` has the ids that the other side asks for; it holds all others of the snapshot,
+    as the fold proves beyond the prefixes. LIST: offer everything; if `must_full` is set, with
+    whole ids on both sides, because two messages have the same prefix.
     """
 
     def __init__(self, ids: "list[bytes]", salt: bytes) -> None:
@@ -204,7 +204,7 @@ class Sketch:
         self.held = len(self._ids)
         self.salt = salt
         self.wanted: "set[bytes]" = set()
-        self._have = 0  # the other side has the symbols below
+        self._have = 0  # the other side has confirmed the symbols below this one
         self._sent = 0
         self._upto = first_symbols(self.held)
         self._total = -1
@@ -213,11 +213,11 @@ class Sketch:
         self.must_full = not is_unique
 
     def symbols(self, first: int, count: int) -> bytes:
-        """Return the coded symbols first .. first + count - 1, 12 bytes each."""
+        """Return the symbols from `first` to first + count - 1, 12 bytes each."""
         return self._coder.symbols(first, count)
 
     def next(self, size_max: int) -> bytes:
-        """Return the next SYMBOLS record of at most `size_max` bytes; b"": none is due."""
+        """Return the next SYMBOLS record of at most `size_max` bytes; b"" if none is due."""
         count = min(self._upto - self._sent, (size_max - HEAD_SIZE_MAX) // SYMBOL_SIZE)
         if self.verdict != WAIT or count <= 0:
             return b""
@@ -226,11 +226,11 @@ class Sketch:
         return head + self.symbols(self._sent - count, count)
 
     def again(self) -> None:
-        """Send once more what the other side has not confirmed."""
+        """Send again the symbols that the other side has not confirmed."""
         self._sent = self._have
 
     def hear(self, record: "bytes | bytearray | memoryview") -> int:
-        """Take an answer; return WAIT, DONE, LIST or E_PEER (nothing has changed then)."""
+        """Read an answer; return WAIT, DONE, LIST or E_PEER (then nothing has changed)."""
         fields = Fields(record)
         if self.verdict != WAIT or fields.salt != self.salt:
             return WAIT if fields.at > 0 else E_PEER
@@ -249,7 +249,7 @@ class Sketch:
         if fields.at != len(fields.record) or upto <= have:
             return E_PEER
         if have < self._have:
-            return WAIT  # older than what was heard before
+            return WAIT  # older than the last MORE
         if is_list_shorter(self.held, upto):
             self.verdict = LIST
             return LIST
@@ -264,14 +264,14 @@ class Sketch:
         if fields.at < 0 or self._total not in (-1, total):
             return E_PEER
         if not all(prefix in self._ids for prefix in prefixes):
-            return E_PEER  # a false solution: nothing of it may count as acknowledged
+            return E_PEER  # a wrong solution must not acknowledge anything
         wanted = self.wanted | {self._ids[prefix] for prefix in prefixes}
         if len(wanted) > total:
             return E_PEER
         self._total = total
         self.wanted = wanted
         if len(wanted) == total:
-            # Another fold: two different messages have the same prefix.
+            # A wrong fold means that two different messages have the same prefix.
             is_proved = fold == fold_of(set(self._ids.values()) - wanted)
             self.verdict = DONE if is_proved else LIST
             self.must_full = not is_proved
@@ -279,8 +279,8 @@ class Sketch:
 
 
 def is_list_shorter(held: int, upto: int) -> bool:
-    """Whether to list the prefixes of all that the sender holds instead of `upto` symbols.
+    """Whether to list all `held` prefixes instead of sending `upto` symbols.
 
-    From half the bytes of the list on: what was spent in vain is then never more than that half.
+    True if the symbols cost more than half as much as the list, so no more than that is wasted.
     """
     return upto > _FIRST_MIN and upto * SYMBOL_SIZE * 2 > held * PREFIX_SIZE

@@ -1,13 +1,13 @@
 # host only: sets of thousands of ids, integers of 64 bits and more
-"""The other end of a rateless sketch (`sketch`): finds the difference of two sets.
+"""Decoder of a rateless sketch (`sketch`): finds the difference of two sets.
 
-Three ways, each tried where the one before is stuck:
-- peeling: a symbol with one element left is that element, as its checksum says;
-- pairs: a symbol with two elements left, one of which is ours, shows the other for each guess;
-- linear: where the other side only lacks elements, each symbol is 96 equations over GF(2) whose
-  unknowns are our own elements. 13 symbols solve 1,100 of them, whatever the difference.
+Three methods, each tried when the previous one is stuck:
+- peeling: a symbol with one element left is that element, as its checksum confirms;
+- pairs: for a symbol with two elements left, one of them ours, each guess of ours gives the other;
+- linear: if the other side only lacks elements, each symbol is 96 equations over GF(2) in which
+  our elements are the unknowns. 13 symbols solve for 1,100 elements, whatever the difference.
 
-The bytes on the wire do not depend on it: a decoder that only peels asks for more symbols.
+The wire format does not depend on the method: a decoder that only peels asks for more symbols.
 """
 
 from drupelet.base.compat import const
@@ -37,24 +37,24 @@ from drupelet.wire.sketch.sketch import (
     put_varint,
 )
 
-# A question and the head of its answer cost as much as two symbols.
+# Ask for at least this many symbols: a MORE and the head of its answer cost as much as two.
 _STEP_MIN = const(4)
-# Calls of a decoder that may guess to the full; then it only peels: a peer buys no more time.
+# After the guesses of this many calls a decoder only peels, so that a peer cannot waste our time.
 _PAIR_CALLS_MAX = const(8)
-_LINEAR_TRIES_MAX = const(3)  # each costs up to 0.2 s of a host
-# Elements found per symbol: honest sets stay below; more come from symbols that fit no set.
+_LINEAR_TRIES_MAX = const(3)  # each takes up to 0.2 s on a host
+# Most elements found per symbol: more come only from symbols that match no set.
 _FOUND_PER_SYMBOL = const(2)
 _FOUND_SPARE = const(16)
 _SYMBOL_BITS = const(96)
 
 
 class Decoder:
-    """The side that holds: takes SYMBOLS records until `verdict` is DONE or LIST.
+    """The receiving side: reads SYMBOLS records until `verdict` is DONE or LIST.
 
-    `ids` is what it holds now, 32 bytes each. After DONE, `missing` are the 8-byte prefixes of
-    what they have and we lack, `surplus` the ids that we have and they lack. One decoder belongs
-    to one salt: a record with another one is a new sketch and wants a new decoder (`is_for`).
-    CapacityError: more ids than a sketch takes.
+    `ids` is what it holds now, 32 bytes each. After DONE, `missing` has the 8-byte prefixes of
+    what the other side holds and we lack, `surplus` the ids that we hold and it lacks. A decoder
+    belongs to one salt: a record with another salt is a new sketch and needs a new decoder
+    (`is_for`). CapacityError: more ids than a sketch takes.
     """
 
     def __init__(self, ids: "list[bytes]") -> None:
@@ -65,7 +65,7 @@ class Decoder:
             raise CapacityError("more ids than a sketch takes")
         self.salt = b""
         self.held = 0
-        self.known = 0  # symbols taken, from 0 on
+        self.known = 0  # symbols read, from 0 on
         self.verdict = MORE
         self.missing: "list[bytes]" = []
         self.surplus: "list[bytes]" = []
@@ -73,12 +73,12 @@ class Decoder:
         self._values: "list[int]" = []
         self._checks: "list[int]" = []
         self._found: "dict[int, Element]" = {}
-        # Found elements by the next symbol that they map to, as in Coder.
+        # The found elements by the next symbol that they map to, as in Coder.
         self._due: "dict[int, list[Element]]" = {}
-        self._changed: "list[int]" = []  # symbols to look at
+        self._changed: "list[int]" = []  # symbols that peeling must look at
         self._tried: "dict[int, int]" = {}  # symbol -> value for which no pair was found
         self._pairs = 0  # guesses left in this call
-        self._pairs_left = _PAIR_CALLS_MAX * SKETCH_PAIRS_MAX  # and in all
+        self._pairs_left = _PAIR_CALLS_MAX * SKETCH_PAIRS_MAX  # guesses left in total
         self._linear_tries = 0
 
     def is_for(self, record: "bytes | bytearray | memoryview") -> bool:
@@ -86,10 +86,10 @@ class Decoder:
         return not self.salt or bytes(record[1:5]) == self.salt
 
     def add(self, record: "bytes | bytearray | memoryview") -> int:
-        """Take a SYMBOLS record; return MORE, DONE, LIST or E_PEER (nothing has changed then).
+        """Read a SYMBOLS record; return MORE, DONE, LIST or E_PEER (then nothing has changed).
 
-        Symbols that are known already, or that leave a gap, are ignored. Bounded work: no more
-        than SKETCH_PAIRS_MAX guesses and one linear solution per call.
+        Symbols that are known already or that leave a gap are ignored. The work per call is
+        bounded by SKETCH_PAIRS_MAX guesses and one linear solution.
         """
         fields = Fields(record)
         held = fields.varint(SKETCH_ELEMENTS_MAX)
@@ -110,15 +110,15 @@ class Decoder:
                 self.verdict = LIST
                 return LIST
             self._own = Coder(set(self._ids), self.salt)
-        self._pairs = most = min(SKETCH_PAIRS_MAX, self._pairs_left)
+        self._pairs = guesses_max = min(SKETCH_PAIRS_MAX, self._pairs_left)
         for symbol in symbols[self.known - first :]:
             self._append(symbol)
         self._solve()
-        self._pairs_left -= most - self._pairs
+        self._pairs_left -= guesses_max - self._pairs
         return self.verdict
 
     def answers(self, size_max: int) -> "list[bytes]":
-        """Return the answer due now as records of at most `size_max` bytes."""
+        """Return the answer to the symbols so far as records of at most `size_max` bytes."""
         if self.verdict == MORE:
             ask = put_varint(self.known) + put_varint(self._upto())
             return [bytes((MORE,)) + self.salt + ask]
@@ -132,7 +132,7 @@ class Decoder:
         return [head + b"".join(self.missing[at : at + step]) for at in starts]
 
     def _upto(self) -> int:
-        # How many symbols decode, as far as the sizes of the sets and what is seen so far tell.
+        # Estimate how many symbols are needed, from the sizes of the sets and the progress so far.
         own = len(self._own.elements)
         if own > self.held:
             guess = own - self.held
@@ -140,7 +140,8 @@ class Decoder:
                 guess = min(guess, linear_symbols(own) + 1)
         else:
             guess = (self.held - own) * 3 // 2 + 2
-        # With twice as many elements as symbols no symbol is empty and none stands alone.
+        # No symbol is empty and none could be peeled: there are about twice as many elements as
+        # symbols, so ask for as many again.
         is_far = not self._found and all(self._values)
         step = self.known if is_far else max(_STEP_MIN, self.known // 3)
         return min(max(guess, self.known + step), SKETCH_SYMBOLS_MAX)
@@ -174,14 +175,14 @@ class Decoder:
         surplus = [self._ids[prefix] for prefix in found if prefix in self._ids]
         missing = [prefix for prefix in found if prefix not in self._ids]
         if len(self._ids) - len(surplus) + len(missing) != self.held:
-            self.verdict = LIST  # the symbols belong to another number of elements
+            self.verdict = LIST  # the symbols contradict the announced number of elements
             return
         self.surplus = surplus
         self.missing = missing
         self.verdict = DONE
 
     def _peel(self) -> bool:
-        """Take out what stands alone; False: the symbols fit no set."""
+        """Remove elements that are alone in a symbol; False: the symbols match no set."""
         while self._changed:
             index = self._changed.pop()
             value = self._values[index]
@@ -196,7 +197,7 @@ class Decoder:
         return True
 
     def _element(self, prefix: int) -> Element:
-        # Its check only: the state of one of our own is somewhere on its way.
+        # For its checksum only: the generator of an element of ours has advanced.
         return self._own.elements.get(prefix) or Element(prefix, self.salt)
 
     def _maps(self, prefix: int, index: int) -> bool:
@@ -207,9 +208,9 @@ class Decoder:
         return at == index
 
     def _take(self, prefix: int) -> bool:
-        # An element is found once: twice, or too many, and the symbols contradict themselves.
-        most = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
-        if prefix in self._found or len(self._found) >= most:
+        # An element found twice, or too many elements: the symbols contradict themselves.
+        found_max = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
+        if prefix in self._found or len(self._found) >= found_max:
             return False
         self._remove(prefix)
         return True
@@ -225,7 +226,7 @@ class Decoder:
         self._due.setdefault(at, []).append(element)
 
     def _find_pair(self) -> bool:
-        # From the last symbol down: it has the fewest elements.
+        # Begin at the last symbol, which has the fewest elements.
         for index in range(self.known - 1, -1, -1):
             value = self._values[index]
             if not value or self._tried.get(index) == value:
@@ -236,10 +237,10 @@ class Decoder:
             self._pairs -= len(members)
             for own in members:
                 if self._is_pair(index, own):
-                    both = self._take(own.prefix) and self._take(value ^ own.prefix)
-                    if not both:
+                    is_taken = self._take(own.prefix) and self._take(value ^ own.prefix)
+                    if not is_taken:
                         self.verdict = LIST
-                    return both
+                    return is_taken
             self._tried[index] = value
         return False
 
@@ -252,22 +253,22 @@ class Decoder:
         return self._maps(other, index)
 
     def _find_linear(self) -> bool:
-        """Solve for the subset of our elements that is left in the symbols, if it is unique."""
+        """Solve for the subset of our elements left in the symbols; False if it is not unique."""
         unknown = [own for own in self._own.elements.values() if own.prefix not in self._found]
         missing = sum(prefix not in self._own.elements for prefix in self._found)
-        left = len(unknown) + missing - self.held  # so many of them, if they lack them all
-        if not 0 < left or len(unknown) > SKETCH_LINEAR_MAX or not any(self._values):
+        surplus_count = len(unknown) + missing - self.held  # if the other side lacks all
+        if not 0 < surplus_count or len(unknown) > SKETCH_LINEAR_MAX or not any(self._values):
             return False
         if self.known < linear_symbols(len(unknown)) or self._linear_tries >= _LINEAR_TRIES_MAX:
             return False
         self._linear_tries += 1
-        for prefix in self._subset(unknown, left):
+        for prefix in self._subset(unknown, surplus_count):
             self._remove(prefix)
         return not any(self._values)
 
     def _subset(self, unknown: "list[Element]", left: int) -> "list[int]":
-        # A row is an element's bits in every symbol, and behind them which elements it is made
-        # of. Rows are kept by their highest bit.
+        # A row has an element's bits in every symbol and, in its lowest `size` bits, which
+        # elements it is a combination of. Rows are kept by their highest bit.
         size = len(unknown)
         last = min(self.known, linear_symbols(size) + 2)
         columns = dict.fromkeys((own.prefix for own in unknown), 0)
@@ -280,7 +281,7 @@ class Decoder:
         for number, bits in enumerate(columns.values()):
             row = _reduced(bits | 1 << number, kept)
             if row >> size == 0:
-                return []  # two subsets look alike: more symbols tell
+                return []  # two subsets have the same symbols: more symbols are needed
             kept[row.bit_length()] = row
         target = 0
         for index in range(last):
@@ -293,7 +294,7 @@ class Decoder:
 
 
 def _reduced(row: int, kept: "dict[int, int]") -> int:
-    # Cancel the highest bit as long as there is a row for it.
+    # Cancel the highest bit while there is a row for it.
     while row.bit_length() in kept:
         row ^= kept[row.bit_length()]
     return row

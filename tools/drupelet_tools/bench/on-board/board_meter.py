@@ -134,11 +134,28 @@ def loaded(name: str) -> "object":
     return sys.modules[name]
 
 
+def replace(meter: "Meter", module: str, name: str, methods: "dict") -> None:
+    """Put a class with other methods in the place of a class, wherever a module knows it.
+
+    An image has classes in flash, where nobody can set their methods. What this takes of the heap
+    is the meters'.
+    """
+    gc.collect()
+    before = gc.mem_alloc()
+    cls = getattr(loaded(module), name)
+    changed = type(name, (cls,), methods)
+    for other in list(sys.modules.values()):
+        for known in dir(other):
+            if getattr(other, known, None) is cls:
+                setattr(other, known, changed)
+    gc.collect()
+    meter.base += gc.mem_alloc() - before
+
+
 def worn() -> "tuple":
     """Flash programs and erases since power-on; the emulator counts those of a Pico."""
     if "drive" in sys.modules:
-        drive = sys.modules["drive"].Drive
-        return drive.programs, drive.erases
+        return tuple(sys.modules["drive"].worn)
     return 0, 0
 
 
@@ -147,8 +164,9 @@ def kind_of(frame: bytearray, size: int) -> int:
     return frame[2] if size > 5 and frame[3] << 8 | frame[4] == size - 5 else -1
 
 
-def watch_link(cls: "type", meter: "Meter") -> None:
-    """Count what comes and goes."""
+def watch_link(meter: "Meter", module: str, name: str) -> None:
+    """Count what comes and goes on links of a class."""
+    cls = getattr(loaded(module), name)
     receive = cls.receive
     poll_into = cls.poll_into
 
@@ -170,29 +188,20 @@ def watch_link(cls: "type", meter: "Meter") -> None:
             meter.idle(now_ms, meter.count)
         return size
 
-    cls.receive = receive_measured
-    cls.poll_into = poll_measured
+    replace(meter, module, name, {"receive": receive_measured, "poll_into": poll_measured})
 
 
-def watch_node(cls: "type", meter: "Meter", small: bool) -> None:
-    """Count what is published."""
-    publish = cls.publish
+def watch_node(meter: "Meter", module: str, name: str) -> None:
+    """Count what nodes of a class publish."""
+    publish = getattr(loaded(module), name).publish
 
-    def publish_small(
-        self: "object", group: int, body: bytearray, size: int, timestamp: bytearray, now_ms: int
-    ) -> int:
+    def publish_measured(self: "object", *arguments: object) -> int:
         meter.begin()
-        handle = publish(self, group, body, size, timestamp, now_ms)
+        handle = publish(self, *arguments)
         meter.end(0, False)
         return handle
 
-    def publish_micro(self: "object", payload: bytes, size: int, stamp: bytearray) -> int:
-        meter.begin()
-        row = publish(self, payload, size, stamp)
-        meter.end(0, False)
-        return row
-
-    cls.publish = publish_small if small else publish_micro
+    replace(meter, module, name, {"publish": publish_measured})
 
 
 def seal(meter: "Meter") -> None:
@@ -210,49 +219,49 @@ def seal(meter: "Meter") -> None:
 def run_small(meter: "Meter") -> None:
     """A board of sets small or full."""
     meter.own()
-    module = __import__("boards." + settings["port"] + ".main", None, None, ("run",))
+    main = "boards." + settings["port"] + ".main"
+    module = __import__(main, None, None, ("run",))
     if turns:
-        chip = loaded("boards.chip").ChipPort
-        chip.wait = turns.turn
-        chip.watch = turns.nothing
-    device = loaded("boards.device").Device
-    plain = device.run
+        port = "boards." + settings["port"] + ".port"
+        replace(meter, port, "Port", {"wait": turns.turn, "watch": turns.nothing})
+    if settings["mode"] == "count":
+        watch_link(meter, "drupelet.link.link", "Link")
+        watch_node(meter, "drupelet.node", "Node")
+    plain = loaded("boards.device").Device.run
 
     def run(self: "object") -> None:
-        if settings["mode"] == "count":
-            watch_link(loaded("drupelet.link.link").Link, meter)
-            watch_node(loaded("drupelet.node").Node, meter, True)
         meter.up()
         plain(self)
 
-    device.run = run
+    replace(meter, "boards.device", "Device", {"run": run})
     if module.run("/bench.board.json"):
         raise OSError("the board does not start")
 
 
 def run_micro(meter: "Meter") -> None:
     """A board of set micro: it runs until it is interrupted."""
-    plain = [None, None]  # of the class, its methods add and step
+    meter.own()
+    cls = loaded("boards.micro.board").Board
+    plain_add = cls.add
+    plain_step = cls.step
 
     def add(self: "object", stream: "object", interactive: int) -> None:
-        plain[0](self, stream, interactive)
-        if settings["mode"] == "count":
-            watch_link(loaded("drupelet.micro.link").MicroLink, meter)
-            watch_node(loaded("drupelet.micro.member").Micro, meter, False)
+        plain_add(self, stream, interactive)
         meter.up()
         print("board up")
 
     def step_in_turns(self: "object") -> int:
         turns.turn()
-        plain[1](self)
+        plain_step(self)
         return 0
 
-    meter.own()
-    cls = loaded("boards.micro.board").Board
-    plain[:] = cls.add, cls.step
-    cls.add = add
+    if settings["mode"] == "count":
+        watch_link(meter, "drupelet.micro.link", "MicroLink")
+        watch_node(meter, "boards.micro.board", "FlashMicro")
+    methods = {"add": add}
     if turns:
-        cls.step = step_in_turns
+        methods["step"] = step_in_turns
+    replace(meter, "boards.micro.board", "Board", methods)
     __import__("boards.micro.main")
 
 

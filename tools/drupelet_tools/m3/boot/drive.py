@@ -12,6 +12,7 @@ ADDRESS = 0x21000000
 BLOCK_SIZE = 4096
 BLOCKS = 256
 PAGE_SIZE = 256
+worn = [0, 0]  # pages that were programmed since the start, and blocks that were erased
 
 
 @micropython.viper
@@ -50,9 +51,6 @@ def _erase(to: int, size: int):  # noqa: ANN202 - viper has no type for it
 class Drive:
     """A block device as MicroPython's file systems take it; counts what wears a flash."""
 
-    programs = 0  # pages, since the start
-    erases = 0  # blocks
-
     def readblocks(self, block: int, buf: bytearray, offset: int = 0) -> None:
         """Fill `buf`."""
         _copy(uctypes.addressof(buf), ADDRESS + block * BLOCK_SIZE + offset, len(buf))
@@ -60,7 +58,7 @@ class Drive:
     def writeblocks(self, block: int, buf: bytearray, offset: int = 0) -> None:
         """Program what was erased before."""
         size = len(buf)
-        Drive.programs += (offset % PAGE_SIZE + size + PAGE_SIZE - 1) // PAGE_SIZE
+        worn[0] += (offset % PAGE_SIZE + size + PAGE_SIZE - 1) // PAGE_SIZE
         _program(ADDRESS + block * BLOCK_SIZE + offset, uctypes.addressof(buf), size)
 
     def ioctl(self, what: int, block: int) -> int:
@@ -70,6 +68,6 @@ class Drive:
         if what == 5:
             return BLOCK_SIZE
         if what == 6:
-            Drive.erases += 1
+            worn[1] += 1
             _erase(ADDRESS + block * BLOCK_SIZE, BLOCK_SIZE)
         return 0
