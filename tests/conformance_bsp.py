@@ -288,13 +288,11 @@ BSP = [
              "            return E_PEER if stamp & 0x80 else min(1 + first * ID_SIZE, size)\n"),
     Mutation("B-5-05", CORE + "engine/graph.py",
              "                    missing = self.missing(group)\n"
-             "                    if missing <= 0 and self._deliver_or_bury(\n"
-             "                        row,",
+             "                    if missing <= 0 and self._deliver_or_bury(row,",
              "                    missing = self.missing(group)\n"
              "                    if missing > 0:\n"
              "                        break\n"
-             "                    if missing <= 0 and self._deliver_or_bury(\n"
-             "                        row,"),
+             "                    if missing <= 0 and self._deliver_or_bury(row,"),
     Mutation("B-5-07", CORE + "engine/graph.py",
              "        for row in range(count):\n"
              "            if not client",
@@ -314,7 +312,7 @@ BSP = [
              "            if state == STATE_INVALID:\n"
              "                continue\n"),
     Mutation("B-5-10", CORE + "engine/graph.py",
-             "        if handle <= 0 and self.store.noted(self.ids, 0):\n"
+             "        if not handle and self.store.noted(self.ids, 0):\n"
              "            self._depends_on_gone = True\n"
              "            return STATE_GONE\n",
              ""),
@@ -341,10 +339,10 @@ BSP = [
              "return E_STORAGE if group < 0 else OK"),
     Mutation("B-5-17", CORE + "engine/graph.py",
              "        handle = self.store.find(self.ids, 0)\n"
-             "        if handle <= 0 and self.store.noted(self.ids, 0):\n",
+             "        if not handle and self.store.noted(self.ids, 0):\n",
              "        handle = self.store.find(self.ids, 0)\n"
              "        if self.store.load(handle) == OK and not "
              "self.store.size:\n"
              "            return STATE_PENDING\n"
-             "        if handle <= 0 and self.store.noted(self.ids, 0):\n"),
+             "        if not handle and self.store.noted(self.ids, 0):\n"),
 ]  # fmt: skip

@@ -66,7 +66,7 @@ def messages(store: "StorePort", after: int = 0) -> Iterator[Message]:
     Leaves out what cannot be read. Meanwhile the log may grow, and messages may be deleted.
     """
     handle = store.next(after)
-    while handle:
+    while handle > 0:
         logged = message(store, handle)
         if logged is not None:
             yield logged
@@ -309,7 +309,7 @@ def waiting_count(link: "BundleLink", count_max: int) -> int:
     exchange, store = link.exchange, link.core.store
     count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
     handle = store.next(exchange.logged or exchange.outbox.cursor)
-    while handle and count < count_max:
+    while handle > 0 and count < count_max:
         count += exchange.wants(handle)
         handle = store.next(handle)
     return count

@@ -309,7 +309,7 @@ class Node(Publisher):
         store = self.store
         while self._issued != self.core.graph.newest:
             handle = store.next(self._issued)
-            if not handle:
+            if handle <= 0:
                 break
             kept = store.load(handle) == OK and store.state != STATE_DELETED
             self._issued = handle  # not before: reading may run out of memory

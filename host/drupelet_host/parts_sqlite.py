@@ -9,7 +9,6 @@ from drupelet.base.limits import (
     CONTENT_HEADER_SIZE,
     ID_SIZE,
     PART_INCOMING,
-    PIECE_SIZE,
 )
 from drupelet.base.ports import Buffer
 
@@ -66,18 +65,15 @@ class SqliteSpool:
         return bytes(it.data) if it.open else None
 
     def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
-        """Begin a part or go on with it; returns its size.
+        """Open a part; return its size.
 
-        What is there is kept if the 8-byte key and the total are the same as before, rounded down
-        to whole pieces when the total is known (0: it is being composed).
+        An existing part is continued where it ends, if its 8-byte key and total (0: it is being
+        composed) are the same.
         """
         assert 0 <= total <= PART_SIZE_MAX
         it = self._parts[part]
         name = bytes(key[at : at + PART_KEY_SIZE])
-        if it.key == name and it.total == total:
-            if total:
-                del it.data[len(it.data) // PIECE_SIZE * PIECE_SIZE :]
-        else:
+        if it.key != name or it.total != total:
             it.key, it.total, it.data = name, total, bytearray()
         it.open = it.dirty = True
         return len(it.data)

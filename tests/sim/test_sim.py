@@ -10,7 +10,7 @@ from drupelet.link.link import BATCH, CARRIER_SERIAL
 from drupelet_tools.sim import EACH, SOAK_KINDS
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.command import app
-from drupelet_tools.sim.cuts import draw_script, run_script
+from drupelet_tools.sim.cuts import cut_plan, draw_script, run_script
 from drupelet_tools.sim.device import Duty, Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step, draw_plan
 from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
@@ -168,6 +168,15 @@ def test_a_deep_sleeper_is_cut_and_nothing_is_lost() -> None:
     world.settle(100)
     world.check_end()
     assert world.nodes["b"].boots > 30 and world.oracle.deliveries >= 35
+
+
+@pytest.mark.parametrize(("step", "moment"), [(38, 1), (38, 2), (39, 0)])
+def test_a_long_message_that_is_taken_up_again_costs_no_flash_program(
+    step: int, moment: int
+) -> None:
+    result = run_plan(cut_plan(draw_script(4613677), step, moment, 0))
+    assert not result.violation, result.violation
+    assert result.power_cuts == 1 and result.deliveries and not result.lost
 
 
 def test_power_cut_plans_of_a_script() -> None:

@@ -10,8 +10,9 @@ from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine import wake_state
 from drupelet.engine.members import FAMILY_MVDS
 from drupelet.engine.states import GOT_ACK, GOT_REQUEST, REQUEST
-from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
+from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE, Node
 from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet.wire.profiles import PROFILE_MVDS_1
 from helpers import Draw, Line, Member, Network, check_causal, stamp
 
@@ -374,3 +375,29 @@ def lines_run(rows: int, mode: int) -> int:
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
 def test_rows_that_are_not_used_cost_nothing(mode: int) -> None:
     assert lines_run(4096, mode) < lines_run(128, mode) * 11 // 10
+
+
+@pytest.mark.parametrize("added", range(2, 13))
+def test_a_group_that_is_shared_from_a_boot_on_goes_whole(added: int) -> None:
+    """Whatever number it has: of the groups that a peer shares, the wake state has one byte."""
+    files = RamFiles(1 << 22)
+    shared = [1]
+    for boot in range(2):
+        store = FlashStore(files)
+        assert store.open() == OK
+        node = Node(store, lambda: 0, 1, 12, 16)
+        groups = [node.join(READINGS_CLIENT_ID, b"group %d" % number) for number in range(12)]
+        assert groups == list(range(1, 13))
+        peer = node.add_peer(b"PEER")
+        for group in shared:
+            node.share(group, peer, SHARED)
+        node.boot(0)
+        if not boot:
+            assert node.publish(groups[added - 1], b"\0old", 4, stamp(1), 0) > 0
+            assert not node.core.refill(0) and not node.outstanding(peer)
+            node.core.is_dirty = True
+            assert node.save(0) == OK
+            files.power_cut()
+            shared.append(added)
+    node.core.refill(0)
+    assert node.outstanding(peer) == 1

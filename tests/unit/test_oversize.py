@@ -317,6 +317,26 @@ def test_an_ack_of_the_first_one_without_a_row_lets_the_next_be_asked_for() -> N
     net.run(lambda: len(b.log()) == 2 and not passed_over(a, "B"), 200 * EPOCH_ROUNDS)
 
 
+def test_who_is_away_is_not_given_up_as_one_that_knows_no_segments() -> None:
+    """The log keeps what is too long for it until it was there and did not answer six times."""
+    net = network("AB", ["AB"])
+    a = net.members["A"]
+    assert a.publish(b"abc" * 500)
+    passed_over = passed_over_of(a.node.core)
+    link = a.links["B"]
+    asked = 0
+    for epoch in range(600):
+        net.now_ms += EPOCH_MS
+        if epoch >= 300:
+            link.hear(net.now_ms)  # some other frame of its
+        asked += len(frames(net, "A", "B"))
+        if not passed_over.needed_from(link.peer):
+            break
+        assert epoch < 300 or asked < 16
+        assert passed_over.needed_from(link.peer) == a.store.next(0)
+    assert 10 < asked and 300 + 4 * 64 < epoch < 600
+
+
 def test_what_the_peer_has_from_others_costs_one_question_each() -> None:
     """An ACK answers a question: the next one goes then, not after a further step of back-off."""
     net = network("AB", ["AB"], BATCH, 1)

@@ -180,6 +180,26 @@ def test_a_transfer_survives_the_receivers_reboot() -> None:
     assert net.lines["A", "B"].bytes < 32_768 - 20 * 1011 + 4096 + 4 * 1024
 
 
+def test_a_part_that_was_whole_before_a_cut_needs_one_piece_of_any_kind() -> None:
+    net = pair()
+    a, b = net.members["A"], net.members["B"]
+    id = publish(a, 5_000)
+    pieces = frames(net, "A", "B")
+    b.store.put_part = lambda *_: -2  # the power goes in it
+    give(net, "A", "B", pieces)
+    b.store.spool.part_drop = lambda *_: 0
+    content = b"".join(piece[13:] for piece in pieces)
+    b.store.spool.part_open(PART_INCOMING + id[0] % 2, id, 0, len(content))
+    b.store.spool.part_append(PART_INCOMING + id[0] % 2, content, 0, len(content))
+    b.files.power_cut(1 << 20)
+    b.start()
+    b.boot()
+    net.connect(b)
+    give(net, "A", "B", pieces[:1])
+    assert has_body(b, id, 5_000)
+    assert not any(part_owners(b.node))
+
+
 def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
     """The id of `mvds` does not cover parents: a part from before the cut is not gone on with."""
     draw = Draw(1)

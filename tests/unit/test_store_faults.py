@@ -465,6 +465,35 @@ def test_what_is_written_again_holds_no_segment(what: str) -> None:
     assert store.state == (STATE_PENDING if what == "pending" else STATE_DELETED)
 
 
+def test_a_segments_number_is_not_given_again() -> None:
+    """All is settled, and the flash refuses whatever goes into a segment that is begun."""
+    files = CutFiles()
+    store = reboot(files, salt=SALT, **SMALL)
+    group = store.member(1, message_id(999), 0, 32)
+    newest, number = put(store, 1, group=group), 2
+    while store.log.count < 3 or store.log.fits(300):
+        newest = put(store, number, group=group)
+        number += 1
+    assert store.barrier() == OK
+    store.settled_handle = SETTLED
+    log = store.log
+    append = files.append
+
+    def refuse(fd: int, buf: bytes, at: int, size: int) -> int:
+        name = files._open[fd]
+        is_new = name.endswith(".LOG") and int(name[1:8]) > newest // log.segment_size
+        return E_CAPACITY if is_new else append(fd, buf, at, size)
+
+    files.append = refuse  # type: ignore[method-assign]
+    for _ in range(5):
+        assert put(store, 5000, 300, group=group) == E_CAPACITY
+    files.power_on(1 << 20)
+    files.append = append  # type: ignore[method-assign]
+    store = reboot(files, salt=SALT, **SMALL)
+    assert store.member(1, message_id(999), 0, 32) == group, "the log was not begun anew"
+    assert put(store, number, group=group) > newest
+
+
 def test_a_number_is_not_given_again_while_departed_ids_have_it() -> None:
     files = RamFiles()
     store = reboot(files, **SMALL)

@@ -40,7 +40,8 @@ RECORD_IDS_MAX = const(2047)
 FRAME_HEADER_SIZE = const(1)
 # SEGMENT header: kind, 8-byte content id, total size, offset (docs/SPEC.md 3).
 SEGMENT_HEADER_SIZE = const(13)
-# A transfer that was interrupted continues after the last whole piece of this size.
+# On a line that loses pieces, those that end at most so many bytes after the peer's run are sent
+# twice.
 PIECE_SIZE = const(512)
 # After so many questions without an answer about a long message, the next long one is sent.
 SEGMENT_TRIES_MAX = const(4)
@@ -67,8 +68,8 @@ ASKED_TAGS_MAX = const(8)
 # Pending messages from one peer; a further one is refused and not acknowledged, so it is not lost.
 # Half of a host's rows: the rest is for other peers. A board has fewer rows than this.
 PENDING_PER_PEER_MAX = const(512)
-# An MVDS peer that was asked so often, over 126 epochs, if it reads segments, and never showed it:
-# messages that are too long for it no longer hold a full log.
+# An MVDS peer that was asked so often, over 126 epochs, if it reads segments, was heard after each
+# time, and never showed it: messages that are too long for it no longer hold a full log.
 OVERSIZE_ASKS_MAX = const(6)
 # Incoming long messages that may be incomplete at the same time, one per peer at most.
 PARTS_MAX = const(2)

@@ -131,12 +131,11 @@ class CommandBoard:
 
     def recover(self, node: "Node", group: int) -> None:
         """Find the last answered counter in the log; call it after `Node.boot`."""
-        handle = node.store.next(0)
-        while handle:
+        handle = 0
+        while (handle := node.store.next(handle)) > 0:
             command = self._client.read(node, group, handle)
             if command is not None and command.kind == ANSWER and command.board == self._id:
                 self._last = max(self._last, command.counter)
-            handle = node.store.next(handle)
 
     def take(
         self, node: "Node", group: int, handle: int, author: "Author",

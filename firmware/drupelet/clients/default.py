@@ -43,7 +43,7 @@ class Author:
         Call it after `Node.boot`.
         """
         store = self._node.store
-        while handle := store.next(self.seen):
+        while (handle := store.next(self.seen)) > 0:
             self.saw(handle)
 
     def saw(self, handle: int) -> None:

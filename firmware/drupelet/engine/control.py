@@ -166,11 +166,10 @@ def on_shown(core: "Core", group: int, peer: int) -> None:
     members = core.members
     group_number = members.group_number(group)
     _save_changed(core)
-    handle = store.next_kept(0)
-    while handle:
+    handle = 0
+    while handle := store.next_kept(handle):
         if store.load(handle) == OK and store.group == group_number:
             store.keep(handle, store.missing | _bit(members, members.peer_number(peer)))
-        handle = store.next_kept(handle)
 
 
 def on_hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
@@ -216,13 +215,12 @@ def leave(core: "Core", group: int) -> int:
 def _shorten(core: "Core") -> None:
     """Lower `newest` and the cursors to the new end of the log."""
     newest = 0
-    handle = core.store.next(0)
-    while handle:
+    while (handle := core.store.next(newest)) > 0:
         newest = handle
-        handle = core.store.next(handle)
-    core.graph.newest = newest
-    for outbox in core.outboxes:
-        outbox.cursor = min(outbox.cursor, newest)
+    if not handle:  # else the flash refused a read
+        core.graph.newest = newest
+        for outbox in core.outboxes:
+            outbox.cursor = min(outbox.cursor, newest)
 
 
 def remove_peer(core: "Core", peer: int) -> int:
@@ -249,10 +247,9 @@ def _forget(core: "Core", peer: int) -> None:
     """Wait for nothing from a peer (row) any more, after its view of groups has changed."""
     core.inboxes[peer].drop_offers()
     core.pending.ask_again()
-    handle = core.store.next_kept(0)
-    while handle:
+    handle = 0
+    while handle := core.store.next_kept(handle):
         on_held(core, peer, handle)
-        handle = core.store.next_kept(handle)
 
 
 def _save_changed(core: "Core") -> int:

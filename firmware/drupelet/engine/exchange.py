@@ -386,8 +386,10 @@ class Exchange:
         """
         core = self.core
         handle = core.store.find(id, 0)
+        if handle < 0:
+            core.refused += 1  # a read failed: the peer sends it again
         if handle <= 0:
-            return False
+            return handle < 0
         core.store.load(handle)
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
@@ -493,7 +495,7 @@ class Exchange:
         store = self.core.store
         while inbox.owed_from:
             handle = inbox.owed_from
-            inbox.owed_from = store.next(handle)
+            inbox.owed_from = max(store.next(handle), 0)  # copies cover what a read hid
             if store.load(handle) == OK and store.source == self.peer_number:
                 group = self.core.members.group_row(store.group)
                 if group < 0:

@@ -223,10 +223,12 @@ class Graph:
         """Return the state of the dependency in `ids`; STATE_PENDING also if we do not have it, or
         it is in another group."""
         handle = self.store.find(self.ids, 0)
-        if handle <= 0 and self.store.noted(self.ids, 0):
+        if not handle and self.store.noted(self.ids, 0):
             self._depends_on_gone = True
             return STATE_GONE
         if handle <= 0 or self.store.load(handle) != OK:
+            if handle:
+                self.reader.has_failed = self.must_look_again = True
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
             return STATE_PENDING
@@ -292,12 +294,13 @@ class Graph:
                 row = self._row
                 self._row += 1
                 group = pending.group(row)
-                if pending.handles[row] and self.reader.open_stored(group, pending.handles[row]):
+                before = pending.handles[row]
+                if before and self.reader.open_stored(group, before):
                     missing = self.missing(group)
-                    if missing <= 0 and self._deliver_or_bury(
-                        row, pending.handles[row], group, missing
-                    ):
+                    if missing <= 0 and self._deliver_or_bury(row, before, group, missing):
                         return True
+                elif before:
+                    self.must_look_again = True
             self._row = 0
         if self.must_look_again:
             self.may_promote = True  # try again in the next epoch
@@ -308,8 +311,8 @@ class Graph:
         return True if one of them entered the log instead."""
         store = self.store
         self.must_look_again = False
-        handle = store.next_pending(0)
-        while handle:
+        handle = 0
+        while handle := store.next_pending(handle):
             group = self.members.group_row(store.group) if store.load(handle) == OK else -1
             if group >= 0 and self.pending.row_of(handle) < 0:
                 for inbox in self.inboxes:
@@ -320,7 +323,6 @@ class Graph:
                     missing = self.missing(group)
                     if missing <= 0 and self._deliver_or_bury(-1, handle, group, missing):
                         return True
-            handle = store.next_pending(handle)
         return False
 
     def _deliver_or_bury(self, row: int, pending_handle: int, group: int, missing: int) -> bool:

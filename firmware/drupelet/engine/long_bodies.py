@@ -14,7 +14,7 @@ cover its parents, so a part of an MVDS content is discarded at a reboot.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, E_PEER, OK
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
@@ -81,7 +81,10 @@ class LongBodies:
     # --- out ---
 
     def segment_into(self, exchange: "Exchange", frame: bytearray, limit: int) -> int:
-        """Write the next piece of the link's long message; return its size, 0 if it is not due."""
+        """Write the next piece of the link's long message; return its size, 0 if it is not due.
+
+        E_STORAGE if the flash refuses to read it: a bundle ends there.
+        """
         core = self._core
         store = core.store
         turns = self._turns
@@ -111,7 +114,10 @@ class LongBodies:
         put_u16(frame, 9, total)
         put_u16(frame, 11, offset)
         exchange.is_telemetry = core.is_box(group)
-        self._content_into(exchange.long_handle, frame, offset, size, group)
+        if not self._content_into(exchange.long_handle, frame, offset, size, group):
+            if is_live:
+                self.end(exchange)
+            return E_STORAGE
         offset += size
         if is_live:
             self._note_piece(exchange, row, offset, total)
@@ -123,8 +129,8 @@ class LongBodies:
 
     def _content_into(
         self, handle: int, frame: bytearray, offset: int, size: int, group: int
-    ) -> None:  # fmt: skip
-        """Copy bytes of the content of the message that the store has loaded, after the header."""
+    ) -> bool:  # fmt: skip
+        """Copy bytes of the loaded message's content after the header; return True if read."""
         core = self._core
         at = SEGMENT_HEADER_SIZE
         head = CONTENT_HEADER_SIZE - offset
@@ -137,8 +143,8 @@ class LongBodies:
             offset += head
             at += head
             size -= head
-        if size:
-            core.store.read_into(handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
+        offset -= CONTENT_HEADER_SIZE
+        return size <= 0 or core.store.read_into(handle, offset, frame, at, size) == size
 
     def end(self, exchange: "Exchange") -> None:
         """End sending in pieces over a link for now."""
@@ -352,7 +358,7 @@ class LongBodies:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.spool.part_append(part_file, frame, at, end - have)
             incoming.grew_ms = core.now_ms
-        if code != OK or end >= total:
+        if code != OK or max(end, have) >= total:  # it may be complete since before a reboot
             incoming.peer = -1
             if code == OK:
                 self._complete(exchange, part_file, incoming)

@@ -254,6 +254,8 @@ class Outbox:
         filled = False
         while self.cursor != newest and self.room_left() > self.reserved_rows:
             handle = store.next(self.cursor) or newest
+            if handle < 0:
+                break  # the flash refused a read: tried again at the next refill
             group = self.load_shared(handle)
             row = self.row_of(handle)
             if row >= 0:

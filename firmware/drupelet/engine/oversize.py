@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.exchange import Exchange
+    from drupelet.engine.pace import Pace
 
 # The most that a MESSAGE adds to a stored body: frame kind, tags of 3 bytes, lengths, group id,
 # timestamp, and 2 bytes for each of 8 parents. The least is CONTENT_HEADER_SIZE.
@@ -50,6 +51,8 @@ class PassedOver:
         # epoch in which it was asked last.
         self._asks = [0] * core.members.peers_max
         self._asked_epochs = [0] * core.members.peers_max
+        # How many questions a peer did not answer, although it was heard after them.
+        self._ignored = bytearray(core.members.peers_max)
 
     def add(self, peer: int, handle: int) -> None:
         """Record that a message is passed over for a peer; the first one is kept."""
@@ -76,7 +79,7 @@ class PassedOver:
         if self.firsts[peer] == handle:
             self.firsts[peer] = ~handle
             if is_ack and self._asks[peer] > 0:
-                self._asks[peer] = 0
+                self._asks[peer] = self._ignored[peer] = 0
             self._core.outboxes[peer].changes += 1
             self._core.is_dirty = True
 
@@ -88,14 +91,15 @@ class PassedOver:
         """Record that a peer reads segments: long messages may go to it in pieces."""
         if not self.reads_segments(peer):
             self._asks[peer] = _READS_SEGMENTS
+            self._ignored[peer] = 0
             self._core.outboxes[peer].changes += 1
 
     def needed_from(self, peer: int) -> int:
         """Return the handle from which on the log must keep messages that were passed over.
 
-        0: none, or the peer was asked OVERSIZE_ASKS_MAX times in vain.
+        0: none, or the peer ignored OVERSIZE_ASKS_MAX questions.
         """
-        first = self.firsts[peer] if self._asks[peer] < OVERSIZE_ASKS_MAX else 0
+        first = self.firsts[peer] if self._ignored[peer] < OVERSIZE_ASKS_MAX else 0
         return ~first if first < 0 else first
 
     def lacks(self, peer: int, handle: int) -> bool:
@@ -107,7 +111,7 @@ class PassedOver:
 
     def forget(self, peer: int) -> None:
         """Clear the rows of a peer that was removed."""
-        self.firsts[peer] = self._asks[peer] = 0
+        self.firsts[peer] = self._asks[peer] = self._ignored[peer] = 0
 
     def ask_wait(self, peer: int, epoch: int, every: int) -> int:
         """Return the epochs until a peer is to be asked if it reads segments; <= 0: now."""
@@ -117,8 +121,10 @@ class PassedOver:
         waited = epochs_since(epoch, self._asked_epochs[peer])
         return interval_epochs(asks, False, False) * every - waited
 
-    def note_asked(self, peer: int, epoch: int) -> None:
-        """Record that a peer was asked."""
+    def note_asked(self, peer: int, epoch: int, pace: "Pace") -> None:
+        """Record that a peer is asked; if it was heard since the last time, it ignored that."""
+        if self._asks[peer] and pace.is_heard_since(self._asked_epochs[peer]):
+            self._ignored[peer] = min(self._ignored[peer] + 1, OVERSIZE_ASKS_MAX)
         self._asks[peer] = counted(self._asks[peer])
         self._asked_epochs[peer] = epoch
 
@@ -190,8 +196,9 @@ def _first_waiting(exchange: "Exchange", frame_size: int) -> int:
         handle = core.store.next(handle)
     if handle > exchange.outbox.cursor:
         handle = 0
-    passed_over.move(peer, handle)
-    return handle
+    if handle >= 0:  # else the flash refused a read
+        passed_over.move(peer, handle)
+    return max(handle, 0)
 
 
 def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) -> None:
@@ -230,6 +237,6 @@ def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     copy(frame, 1, core.store.id, 0, ID_PREFIX_SIZE)
     put_u16(frame, 9, CONTENT_HEADER_SIZE + size)
     put_u16(frame, 11, CONTENT_HEADER_SIZE + size - 1)
-    passed_over.note_asked(peer, exchange.epoch)
+    passed_over.note_asked(peer, exchange.epoch, exchange.pace)
     exchange.needs_barrier = True  # the peer may have the rest, and then takes in the message
     return SEGMENT_HEADER_SIZE + 1

@@ -85,7 +85,7 @@ def _restore_peer(core: "Core", peer: int, saved: bytearray, at: int, row_size: 
             inbox.taken_until = get_u32(saved, at + AT_TAKEN)
     lost = saved[at + AT_LOW] & STATE_LOST
     saved[at + AT_LOW] -= lost
-    if not core.members.shares(peer) & ~saved[at + AT_SHARES]:
+    if core.members.shares(peer) == saved[at + AT_SHARES]:
         outbox.cursor = get_u32(saved, at + AT_LOW)
         if row_size > _PEER_SIZE_2 and outbox.bundle_number:
             outbox.void_until = get_u32(saved, at + AT_VOID)
@@ -106,14 +106,12 @@ def _walk(core: "Core") -> None:
         core.outboxes[peer].cursor = 0
         if lows[peer] <= handle:
             handle = 0
-    while True:
+    while handle >= 0:
         core.graph.newest = handle
         for peer in range(core.members.peers):
             if handle < lows[peer]:
                 core.outboxes[peer].cursor = handle
-        handle = store.next(handle)
-        if not handle:
-            break
+        handle = store.next(handle) or -1
 
 
 def _restore_rows(core: "Core", saved: bytearray, peers: int, row_size: int, size: int) -> None:

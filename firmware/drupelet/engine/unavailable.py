@@ -20,7 +20,7 @@ _ASKS_MAX = const(8)
 def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
     """A peer (row) says that a message is gone: give it up, unless another may have it."""
     store = core.store
-    if store.find(id, at) > 0:
+    if store.find(id, at):
         return
     inbox = core.inboxes[peer]
     entry = inbox.find(id, at)

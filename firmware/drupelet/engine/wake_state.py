@@ -20,9 +20,9 @@ STATE_HEAD_SIZE = const(8)
 STATE_LOST = const(0x80)
 STATE_PEER_SIZE = const(22)
 # Offsets in a peer's row, which begins with its number: the handle from which on it may lack
-# messages; the last bundle from it that was read, and the last one made for it; the groups that it
-# shares, one bit each; the handle of its log up to which its bundles were taken in whole; the
-# number of our bundles up to which its answers no longer count.
+# messages; the last bundle from it that was read, and the last one made for it; a byte for the
+# groups that it shares (`Members.shares`); the handle of its log up to which its bundles were
+# taken in whole; the number of our bundles up to which its answers no longer count.
 AT_LOW = const(1)
 AT_BUNDLE_IN = const(5)
 AT_BUNDLE_OUT = const(9)

@@ -117,14 +117,12 @@ class BloomSync:
             return []
         store = self._core.store
         number = self._core.members.group_number(self._group)
-        handle = store.next(self._known_to)
-        while handle:
+        while (handle := store.next(self._known_to)) > 0:
             known = store.load(handle) == OK and store.state == STATE_DELIVERED
             if known and store.group == number:
                 stamp = int.from_bytes(store.timestamp) & TIME_END - 1
                 self._known.append((stamp, bytes(store.id)))
             self._known_to = handle
-            handle = store.next(handle)
         return self._known
 
     def _choose(self, capacity: int) -> Subset:

@@ -378,6 +378,8 @@ class Link:
         end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and exchange.long_handle:
             size = self.core.long.segment_into(exchange, frame, limit)
+            if size < 0:
+                return 0
             if size:
                 kind = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)

@@ -85,11 +85,10 @@ class DepartedIds:
     def fill_filter(self) -> None:
         """Rebuild the filter from the ring."""
         self._filter.clear()
-        handle = self.log.step(0)
-        while handle:
+        handle = 0
+        while handle := self.log.step(handle):
             for row in range(self.read(handle)):
                 self._filter.add(self.log.scratch, row * DEPARTED_ROW, 0)
-            handle = self.log.step(handle)
 
     def read(self, handle: int) -> int:
         """Read the rows of the present record into the scratch; return how many there are."""
@@ -148,12 +147,11 @@ class DepartedIds:
         other ids.
         """
         log = self.log
-        handle = log.step(0) if self._filter.has(id, at, 0) else 0
-        while handle:
+        handle = 0
+        while self._filter.has(id, at, 0) and (handle := log.step(handle)):
             rows = self.read(handle) if (log.tag == NEVER_CAME) == tag else 0
             row = find(log.scratch, DEPARTED_ROW, rows, id, at, ID_PREFIX_SIZE)
             group = log.scratch[row * DEPARTED_ROW + ID_PREFIX_SIZE] if row >= 0 else 0
             if row >= 0 and not left[group >> 3] & 1 << (group & 7):
                 return GONE_HANDLE + (log.tag << 8) + group
-            handle = log.step(handle)
         return 0

@@ -119,8 +119,8 @@ class FlashStore:
         self.space = Reclaim(self, self.log, self.index, self.meta, self.departed)
         self.spool = Spool(self)
         # Flushes; segments removed; damaged places that `open` skipped; ids of removed messages
-        # that have been forgotten since.
-        self.programs = self.erases = self.damaged = self.forgotten = 0
+        # that have been forgotten since; reads of a log that the flash refused.
+        self.programs = self.erases = self.damaged = self.forgotten = self.unread = 0
         # Set by the engine: messages before this handle may be removed; also by group.
         self.settled_handle = 0
         self.settled = [0] * _GROUPS
@@ -228,11 +228,11 @@ class FlashStore:
         """
         index = self.index
         handle = self.find(id, at)
-        if handle:
+        if handle > 0:
             self.duplicates += 1
             if state != STATE_PENDING and index.row(index.pending, handle) >= 0:
                 return self.promote(handle, state)
-        elif state == STATE_PENDING and index.row(index.pending, 0) < 0:
+        elif not handle and state == STATE_PENDING and index.row(index.pending, 0) < 0:
             return self._refuse(E_CAPACITY)
         return handle
 
@@ -291,7 +291,7 @@ class FlashStore:
             place = index.write_again(log.at, kind, ref, flags, missing)
             if place < 0:
                 self.refused += 1
-        return place
+        return place or E_STORAGE
 
     def bury(
         self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
@@ -383,16 +383,18 @@ class FlashStore:
     def find(self, id: "Buffer", at: int, size: int = ID_SIZE) -> int:
         """Return the handle of a message by the first `size` bytes of its id (8 to 32).
 
-        0 if the id is unknown or forgotten. The handle of a departed id is above GONE_HANDLE.
+        0 if the id is unknown or forgotten, E_STORAGE if the flash refused a read meanwhile. The
+        handle of a departed id is above GONE_HANDLE.
         """
+        unread = self.unread
         place = self.index.find(id, at, size)
-        if place:
-            return self.index.handle_of(place)
-        handle = self.departed.find(id, at, self.meta.left)
-        if handle:
-            copy(self.id, 0, id, at, size)
-            fill(self.id, size, ID_SIZE - size, 0)
-        return handle
+        handle = self.index.handle_of(place) if place else 0
+        if not handle:
+            handle = self.departed.find(id, at, self.meta.left)
+            if handle:
+                copy(self.id, 0, id, at, size)
+                fill(self.id, size, ID_SIZE - size, 0)
+        return handle if self.unread == unread else E_STORAGE
 
     def is_id(self, handle: int, id: "Buffer", at: int, size: int) -> bool:
         """Return True if a message's id begins with these bytes; keeps what `load` set."""
@@ -482,17 +484,17 @@ class FlashStore:
         return self.files.read_into(fd, offset, buf, at, size)
 
     def next(self, handle: int) -> int:
-        """Return the handle of the message after `handle` in the log (0: the first); 0 at the end.
+        """Return the handle of the message after `handle` in the log (0: the first).
 
-        Includes deleted messages; pending and invalid ones never were in the log.
+        0 at the end, E_STORAGE if the flash refused a read on the way. Includes deleted messages;
+        pending and invalid ones never were in the log.
         """
         log = self.log
-        handle = log.step(handle)
-        while handle:
+        unread = self.unread
+        while handle := log.step(handle):
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and not self.meta.is_left(log.tag):
                 break
-            handle = log.step(handle)
-        return handle
+        return handle if self.unread == unread else E_STORAGE
 
     def next_pending(self, handle: int) -> int:
         """Return the handle of the pending message after `handle` (0: the first); 0 at the end."""
@@ -509,9 +511,10 @@ class FlashStore:
         unknown or was dismissed; or a code."""
         assert 0 < size <= ID_SIZE
         meta = self.meta
+        unread = self.unread
         number = meta.find(kind, key, at, size)
-        if number:
-            return number
+        if number or self.unread != unread:
+            return number or self._refuse(E_STORAGE)
         number = meta.new_number(kind)
         if not number:
             from drupelet.store.recovery import free_number

@@ -95,14 +95,13 @@ class Index:
             fill(log.rows, row + ROW_GROUPS, SEGMENT_ROW - ROW_GROUPS, 0)
         for row in range(4, len(self.bodies), 8):
             put_u32_le(self.bodies, row, 0)
-        handle = log.step(0)
-        while handle:
+        handle = 0
+        while handle := log.step(handle):
             self.apply(handle)
             if log.kind >= KIND_MESSAGE:
                 # A number in use, even if its MEMBER record is lost: nobody else may get it.
                 numbers[MEMBER_GROUP] = max(numbers[MEMBER_GROUP], log.tag)
                 numbers[MEMBER_PEER] = max(numbers[MEMBER_PEER], log.head[AT_SOURCE])
-            handle = log.step(handle)
 
     def apply(self, place: int) -> None:
         """Update the tables by the present record of the log, at a place."""
@@ -196,18 +195,17 @@ class Index:
         log = self._log
         if not self.filter.has(id, at, 0):
             return 0
+        unread = self._store.unread
         row = find(self.recent, _ROW, _RECENT, id, at, 4)
         place = get_u32_le(self.recent, row * _ROW + 4) if row >= 0 else 0
         if place and log.look(place) and self._has_id(id, at, size):
             return place
         for index in range(log.count - 1, -1, -1):
-            last = 0
-            place = log.step_in(index, 0)
-            while place:
+            last = place = 0
+            while place := log.step_in(index, place):
                 if self._has_id(id, at, size):
                     last = place
-                place = log.step_in(index, place)
-            if last:
+            if last and self._store.unread == unread:
                 self.note_recent(id, at, last)
                 return last
         return 0
@@ -259,11 +257,10 @@ class Index:
         """
         log = self._log
         if self.filter.has(id, at, _TWIST):
-            place = log.step(handle)
-            while place:
+            place = handle
+            while place := log.step(place):
                 if log.kind == kind and get_u32_le(log.head, AT_REF) == handle:
                     return place
-                place = log.step(place)
         return 0
 
     def write_again(self, place: int, kind: int, ref: int, flags: int, missing: int) -> int:

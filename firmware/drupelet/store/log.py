@@ -182,10 +182,12 @@ class Log:
         if place == self.last_written and offset + size <= self._head_size:
             copy(buf, at, self._head, offset, size)
             return size
-        fd = self.descriptor(place // self.segment_size)
-        if fd < 0:
-            return fd
-        return self.files.read_into(fd, place % self.segment_size + offset, buf, at, size)
+        count = self.descriptor(place // self.segment_size)
+        offset += place % self.segment_size
+        if count >= 0:
+            count = self.files.read_into(count, offset, buf, at, size)
+        self._store.unread += count < 0
+        return count
 
     def descriptor(self, key: int) -> int:
         """Return an open file of segment `key`, or of body file `-key`; allocates on a change."""
@@ -430,10 +432,12 @@ class Log:
     # --- giving room back ---
 
     def is_held(self, index: int) -> bool:
-        """Return True for a segment that is being written, or that says where a cut one ends."""
-        if index == self.count - 1 and self.fd >= 0:
-            return True
-        return index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
+        """Return True for the newest segment, or one that says where a cut one ends.
+
+        Without the newest segment, a reboot would assign its number again, even if it is full.
+        """
+        is_cut = index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
+        return is_cut or index == self.count - 1
 
     def remove(self, index: int) -> int:
         """Remove a segment that is not being written; return OK or a code."""

@@ -52,10 +52,9 @@ class Meta:
     def apply_from(self, index: int) -> None:
         """Update the tables by all records from a segment on."""
         log = self.log
-        handle = log.step(log.numbers[index] * log.segment_size)
-        while handle:
-            self._apply(handle)
-            handle = log.step(handle)
+        place = log.numbers[index] * log.segment_size
+        while place := log.step(place):
+            self._apply(place)
 
     def _apply(self, place: int) -> None:
         """Update the tables by the present record of the log."""

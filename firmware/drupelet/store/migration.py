@@ -11,7 +11,7 @@ wake state is written last: a meta log without one is incomplete, and the next b
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_STORAGE, OK
-from drupelet.base.limits import ID_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.base.limits import ID_SIZE, SCRATCH_SIZE, WAKE_STATE_SIZE_MAX
 from drupelet.base.memory import fill, get_u32_le
 from drupelet.store.log import (
     AT_ID,
@@ -27,13 +27,14 @@ from drupelet.store.log import (
     Log,
 )
 from drupelet.store.meta import MEMBER_GROUP, Meta
-from drupelet.store.spool import cut_file
 
 _GIVEN_UP = const(0x40)  # in the tag of a HEAD: an append to the segment before it failed
 _COUNTED = const(3)  # the tag of a group's MEMBER with a count
+_TEMPORARY = "PART.TMP"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.store.files import Files
     from drupelet.store.ports import StoreParts
 
 
@@ -59,8 +60,8 @@ def _close(log: Log, index: int) -> int:
         return OK
     last = 0
     id = bytearray(ID_SIZE)
-    handle = log.step(log.numbers[index - 1] * log.segment_size)
-    while handle:
+    handle = log.numbers[index - 1] * log.segment_size
+    while handle := log.step(handle):
         is_message = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
         if handle < place:
             last = handle if is_message else 0
@@ -69,17 +70,37 @@ def _close(log: Log, index: int) -> int:
             log.read_into(handle, AT_ID, scratch, 0, ID_SIZE)
             if scratch[:ID_SIZE] == id:
                 return _cut(log, index - 1, last % log.segment_size)
-        handle = log.step(handle)
     return OK
 
 
 def _cut(log: Log, index: int, size: int) -> int:
     name = log.name(log.numbers[index])
     log.release(log.numbers[index])
-    code = cut_file(log.files, name, size, log.scratch)
+    code = _cut_file(log.files, name, size, log.scratch)
     if code == OK:
         log.set_end(index, size)
     return code
+
+
+def _cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
+    """Cut a closed file to `size` bytes, by copying these to a new one; return OK or a code."""
+    files.remove(_TEMPORARY)
+    source = files.open(name, False)
+    target = files.open(_TEMPORARY, True)
+    code = OK if source >= 0 and target >= 0 else E_STORAGE
+    at = 0
+    while code == OK and at < size:
+        count = min(SCRATCH_SIZE, size - at)
+        if files.read_into(source, at, scratch, 0, count) != count:
+            code = E_STORAGE
+        code = code or files.append(target, scratch, 0, count)
+        at += count
+    code = code or files.flush(target)
+    if source >= 0:
+        files.close(source)
+    if target >= 0:
+        files.close(target)
+    return code or files.rename(_TEMPORARY, name)
 
 
 def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
@@ -89,15 +110,14 @@ def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
     fill(meta.rows, 0, len(meta.rows), 0)
     newest: "dict[tuple[int, int], int]" = {}
     wake = 0
-    handle = log.step(0)
-    while handle:
+    handle = 0
+    while handle := log.step(handle):
         if log.kind == KIND_MEMBER:
             log.read_into(handle, 4, log.scratch, 0, 1)
             kind = MEMBER_GROUP if log.tag == _COUNTED else log.tag
             newest[kind, log.scratch[0]] = handle
         elif log.kind == KIND_WAKE:
             wake = handle
-        handle = log.step(handle)
     code = E_STORAGE if meta.log.count else meta.log.rotate(meta.log.segments_max)
     for kind, number in newest:
         code = code or _copy_member(log, meta, newest[kind, number], kind, number)

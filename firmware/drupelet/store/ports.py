@@ -27,6 +27,7 @@ class StoreParts(Protocol):
     erases: int
     damaged: int
     forgotten: int
+    unread: int
 
 
 class SpoolPort(Protocol):

@@ -8,7 +8,7 @@ wait for a peer that never comes.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import GONE_BATCH
 from drupelet.base.memory import get_u16_le, get_u32_le, put_u32_le
 from drupelet.store.departed_ids import DepartedIds
@@ -72,8 +72,12 @@ class Reclaim:
         return E_CAPACITY
 
     def reclaim(self) -> int:
-        """Remove the oldest segment that nobody needs; OK, E_CAPACITY (none) or a code."""
+        """Remove the oldest segment that nobody needs; return OK, E_CAPACITY (none) or a code.
+
+        E_STORAGE if the flash refused to read anything that is in the segment.
+        """
         log = self._log
+        unread = self._store.unread
         code = E_CAPACITY
         victim = -1
         for index in range(log.count):
@@ -86,11 +90,11 @@ class Reclaim:
         if victim < 0:
             return code
         code = self._departed.write_noted()
-        if code == OK:
+        if code == OK and self._store.unread == unread:
             return self._remove(victim)
         for index in range(log.count):
             log.rows[index * SEGMENT_ROW + ROW_FLAGS] &= ~NOTED
-        return code
+        return code or E_STORAGE
 
     def _note_ids(self, index: int) -> None:
         """Add the ids in a segment to the departed ids, once, before it is removed."""
@@ -200,12 +204,11 @@ class Reclaim:
         code = self._count_own(index)
         # E_CAPACITY of the counter must not block reclaim on a full flash.
         code = OK if code == E_CAPACITY else code
-        place = log.step_in(index, 0)
-        while code == OK and place:
+        place = 0
+        while code == OK and (place := log.step_in(index, place)):
             row = tables.row(tables.places, place)
             if row >= 0:
                 code = self._write_again(place, get_u32_le(tables.moving, row))
-            place = log.step_in(index, place)
         return code or self._meta.log.flush() or log.flush()
 
     def _write_again(self, place: int, handle: int) -> int:
@@ -234,11 +237,10 @@ class Reclaim:
         """Return how many of our own messages in a group are in a segment."""
         log = self._log
         count = 0
-        handle = log.step_in(index, 0)
-        while handle:
+        place = 0
+        while place := log.step_in(index, place):
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and log.tag == group:
                 count += not log.head[AT_SOURCE]
-            handle = log.step_in(index, handle)
         return count
 
     def _count_own(self, index: int) -> int:

@@ -182,16 +182,13 @@ def free_number(kind: int, log: Log, meta: Meta, departed: DepartedIds) -> int:
 
 def _is_carried(kind: int, number: int, log: Log, departed: DepartedIds) -> bool:
     """Return True if a stored message or a departed id has the number of a member."""
-    place = log.step(0)
-    while place:
+    place = 0
+    while place := log.step(place):
         number_in_record = log.tag if kind == MEMBER_GROUP else log.head[AT_SOURCE]
         if log.kind >= KIND_MESSAGE and number_in_record == number:
             return True
-        place = log.step(place)
-    place = departed.log.step(0) if kind == MEMBER_GROUP else 0
-    while place:
+    while kind == MEMBER_GROUP and (place := departed.log.step(place)):
         for row in range(departed.read(place)):
             if departed.log.scratch[row * DEPARTED_ROW + ID_PREFIX_SIZE] == number:
                 return True
-        place = departed.log.step(place)
     return False

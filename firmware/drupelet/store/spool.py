@@ -3,8 +3,9 @@
 A part file has a head of 16 bytes (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian)
 and the content of a MESSAGE: group id 32 | timestamp 8 | body. When it is complete, it is renamed
 to the body file of a message, or to a group's descriptor (client id 32 | descriptor). Contents are
-flushed every PART_FLUSH_SIZE bytes only: after a power cut, a transfer continues from the last
-whole piece that is left. Blocks of the black box are flushed one by one.
+flushed every PART_FLUSH_SIZE bytes only: after a power cut, a transfer continues where the file
+ends, and the id, checked at its end, shows if the cut tore any of it. Blocks of the black box are
+flushed one by one.
 """
 
 from drupelet.base.compat import const
@@ -17,14 +18,11 @@ from drupelet.base.limits import (
     PART_BOX,
     PART_FLUSH_SIZE,
     PARTS_MAX,
-    PIECE_SIZE,
-    SCRATCH_SIZE,
 )
 from drupelet.base.memory import copy, crc32_into, equal, put_u16_le
 
 PART_HEAD_SIZE = const(16)
 _DESCRIPTOR_AT = const(48)  # after the part's head and the client id
-_TEMPORARY = "PART.TMP"
 
 assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 
@@ -32,7 +30,6 @@ assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
-    from drupelet.store.files import Files
     from drupelet.store.ports import StoreParts
 
 
@@ -50,8 +47,8 @@ class Spool:
     def part_open(self, part: int, key: "Buffer", at: int, total: int) -> int:
         """Open a part; return how many content bytes it has already, or a code.
 
-        An existing part is continued if its 8-byte key and total are the same, after cutting it to
-        a whole piece if the total is known (0: one that is being composed, which is kept whole).
+        An existing part is continued where it ends, if its 8-byte key and total (0: it is being
+        composed) are the same.
         """
         assert 0 <= total <= CONTENT_HEADER_SIZE + BODY_SIZE_MAX
         self._close(part)
@@ -61,11 +58,8 @@ class Spool:
         self._bounds[part] = total or CONTENT_HEADER_SIZE + BODY_SIZE_MAX
         files = self._files
         name = self._name(part)
-        size = self.part_left(part)
-        kept = size - size % PIECE_SIZE if total else size
-        is_same = size >= 0 and self._has_head(name)
-        if is_same and kept < size:
-            is_same = cut_file(files, name, PART_HEAD_SIZE + kept, self._store.scratch) == OK
+        kept = self.part_left(part)
+        is_same = kept >= 0 and self._has_head(name)
         code = OK if is_same else self.part_drop(part)
         if code == OK:
             code = self._fds[part] = files.open(name, True)
@@ -163,27 +157,6 @@ class Spool:
         size = self._files.read_into(fd, 0, scratch, 0, PART_HEAD_SIZE)
         self._files.close(fd)
         return size == PART_HEAD_SIZE and equal(scratch, 0, self._head, 0, PART_HEAD_SIZE)
-
-
-def cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
-    """Cut a closed file to `size` bytes, by copying these to a new one; return OK or a code."""
-    files.remove(_TEMPORARY)
-    source = files.open(name, False)
-    target = files.open(_TEMPORARY, True)
-    code = OK if source >= 0 and target >= 0 else E_STORAGE
-    at = 0
-    while code == OK and at < size:
-        count = min(SCRATCH_SIZE, size - at)
-        if files.read_into(source, at, scratch, 0, count) != count:
-            code = E_STORAGE
-        code = code or files.append(target, scratch, 0, count)
-        at += count
-    code = code or files.flush(target)
-    if source >= 0:
-        files.close(source)
-    if target >= 0:
-        files.close(target)
-    return code or files.rename(_TEMPORARY, name)
 
 
 def descriptor_name(number: int) -> str:

@@ -78,7 +78,7 @@ class CommandHost:
         """All commands in the log, with their answers."""
         said: list[Command] = []
         handle = self._node.store.next(0)
-        while handle:
+        while handle > 0:
             found = self._client.read(self._node, self._group, handle)
             if found is not None:
                 said.append(found)

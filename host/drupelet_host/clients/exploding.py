@@ -102,7 +102,7 @@ class ExplodingClient(DefaultClient):
         if self._left_out and len(self._rows) < EXPLODING_MAX:
             self._looked = 0
             self._left_out = False
-        while handle := node.store.next(self._looked):
+        while (handle := node.store.next(self._looked)) > 0:
             self._looked = handle
             self._left_out |= not self._note(node, handle, handle <= self._read_to)
         gone = 0

@@ -134,6 +134,6 @@ class BoardPeer:
 
     def _messages(self) -> int:
         count = handle = 0
-        while handle := self._store.next(handle):
+        while (handle := self._store.next(handle)) > 0:
             count += 1
         return count

@@ -56,7 +56,7 @@ IN_FLIGHT_EPOCHS = 26
 # An exchange with who is asleep for most of an epoch: OFFER, REQUEST, message, ACK.
 EPOCHS_PER_MESSAGE = 2
 # S13: a message is put into the log, and may wait there; what is written again to make room for
-# others, and what recovery writes, counts the same.
+# others counts the same. A boot writes its wake state, and what a power cut tore a second time.
 PROGRAMS_PER_EVENT = 2
 # L3: who has the same as its peer learns it in so many bytes, both ways: a HELLO that asks, once
 # more when the other one's epochs are longer, and its answer; sealed 15 more each, and a status.

@@ -108,17 +108,19 @@ def _take(text: bytes) -> bool:
 
 
 def _start() -> None:
+    # Frames may arrive during the boot: a byte 03 of theirs must not interrupt it.
+    micropython.kbd_intr(_NO_BYTE)
     try:
         os.stat(CONFIGURATION)
     except OSError:
+        micropython.kbd_intr(_CTRL_C)
         if not _configure():
             _say("no " + CONFIGURATION + " on the drive: send it with `drupelet flash`")
             return
+        micropython.kbd_intr(_NO_BYTE)
     try:
         with open(CONFIGURATION, "rb") as file:
-            # Frames may arrive during the boot: a byte 03 of theirs must not interrupt it.
-            if b'"console:' in file.read():
-                micropython.kbd_intr(_NO_BYTE)
+            micropython.kbd_intr(_NO_BYTE if b'"console:' in file.read() else _CTRL_C)
     except OSError as error:
         _say("%s cannot be read: %s" % (CONFIGURATION, error))
         return

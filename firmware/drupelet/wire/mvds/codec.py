@@ -180,10 +180,10 @@ class MvdsCodec(Payload):
         before = self.at
         parents = self._parents
         is_read = exchange.body_into(parents, 0, 0, 1)
-        head = parents[0]
+        head = parents[0] if is_read else 0
         count = head & HEAD_PARENTS
         # The head comes from our log, so it was checked when the message was accepted.
-        assert not is_read or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
+        assert count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size
         is_read = is_read and exchange.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
         flags = METADATA  # always present in `mvds-1`: without it the newest Go node crashes

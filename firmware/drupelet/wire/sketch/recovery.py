@@ -34,7 +34,7 @@ def shared_ids(exchange: "Exchange") -> "list[bytes]":
     store = core.store
     ids = []
     handle = store.next(0)
-    while handle:
+    while handle > 0:
         if store.load(handle) == OK and store.state == STATE_DELIVERED:
             group = core.members.group_row(store.group)
             if group >= 0 and exchange.sees(group) == SHARED:
