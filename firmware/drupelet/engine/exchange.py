@@ -265,9 +265,8 @@ class Exchange:
             group = self.core.members.group_row(self.core.store.group)
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
-            self.inbox.owe(
-                handle, group, self.link_number, BY_ROW | CROSSED if has_crossed else BY_ROW
-            )
+            state = BY_ROW | CROSSED if has_crossed else BY_ROW
+            self.inbox.owe(handle, group, self.link_number, state)
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the mode policy that a message or an offer came in."""
@@ -386,11 +385,11 @@ class Exchange:
         """
         core = self.core
         handle = core.store.find(id, 0)
-        if handle < 0:
+        if not handle:
+            return False
+        if handle < 0 or core.store.load(handle) != OK:
             core.refused += 1  # a read failed: the peer sends it again
-        if handle <= 0:
-            return handle < 0
-        core.store.load(handle)
+            return True
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
         if not core.graph.is_ephemeral:

@@ -319,8 +319,7 @@ class Graph:
                     inbox.drop(store.id, 0)
                 if not self.pending.add(handle, group, store.source):
                     self.must_look_again = True
-                    self.reader.open_stored(group, handle)
-                    missing = self.missing(group)
+                    missing = self.missing(group) if self.reader.open_stored(group, handle) else 1
                     if missing <= 0 and self._deliver_or_bury(-1, handle, group, missing):
                         return True
         return False
