@@ -377,7 +377,8 @@ class Exchange:
         return outcome
 
     def reack_if_known(self, id: bytearray) -> bool:
-        """Return True for a message that we have: the peer holds it, and is owed an answer.
+        """Return True for a message that we have: the peer holds it, and is owed an answer. True
+        also if the flash cannot tell: nothing is taken in or owed, and the peer sends it again.
 
         The peer sent the whole content, so it sees the group. Whether the message is ephemeral,
         and thus not acknowledged, is taken from the copy that the peer sent: the id does not cover
@@ -388,7 +389,7 @@ class Exchange:
         if not handle:
             return False
         if handle < 0 or core.store.load(handle) != OK:
-            core.refused += 1  # a read failed: the peer sends it again
+            core.refused += 1
             return True
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
@@ -449,7 +450,7 @@ class Exchange:
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
         else:
-            core.promote(core.now_ms)  # bury what depends on this invalid message
+            core.promote(core.now_ms)  # if it is invalid, bury what depends on it
 
     def bad_record(self) -> None:
         """Count a malformed record."""
