@@ -481,3 +481,33 @@ def test_what_a_hidden_peer_sent_is_not_acknowledged_after_a_reboot(visibility: 
         net.now_ms += EPOCH_MS
         said += b"".join(frames(net, "B", "A"))
     assert (id in said) == (visibility == VISIBLE)
+
+
+@pytest.mark.parametrize("what", ["left", "hidden"])
+def test_what_is_owed_of_a_group_that_is_gone_leaves_its_rows_to_others(what: str) -> None:
+    """Else a copy of another group's message would never be answered, and come for ever."""
+    end = End(b"HHHH", messages_max=4)
+    node = end.node
+    other = node.join(READINGS_CLIENT_ID, b"other")
+    node.share(other, end.peer, SHARED)
+    ids = node.core.members.group_ids
+
+    def receive(group: int, text: bytes, now_ms: int) -> None:
+        row = node.core.members.group_row(group)
+        content = ids[32 * row : 32 * row + 32] + bytes(8) + b"\0" + text
+        record = bytearray(b"\x40\x01\x01" + len(content).to_bytes(2, "big") + content)
+        assert end.link.receive(record, len(record), now_ms) == OK
+
+    frame = bytearray(1024)
+    receive(end.group, b"first", 5000)
+    assert end.link.poll_into(frame, 5000) == 1 + 4 + 32
+    for number in range(4):
+        receive(other, b"%d" % number, 6000)
+    assert node.core.inboxes[0].owed_end == 4
+    if what == "left":
+        node.leave(other)
+    else:
+        node.share(other, end.peer, INVISIBLE)
+    receive(end.group, b"first", 9000)
+    assert node.duplicates == 1
+    assert end.link.poll_into(frame, 9000) == 1 + 4 + 32

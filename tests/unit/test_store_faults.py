@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import GONE_HANDLE, KEPT_MAX, MEMBERS_MAX
+from drupelet.base.limits import GONE_HANDLE, KEPT_MAX, MEMBERS_MAX, PART_FLUSH_SIZE
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import (
@@ -605,3 +605,17 @@ def test_a_long_body_costs_a_program_for_each_4_kib() -> None:
     assert store.put_part(0, 1, 2, message_id(1), 0, STATE_DELIVERED) > 0
     assert store.barrier() == OK
     assert files.programs <= 32768 // 4096 + 2 and store.programs == files.programs + 0
+
+
+def test_a_part_of_unknown_length_is_not_taken_for_missing() -> None:
+    """Else what is composed next would begin with what is left of it."""
+    files = Silent()
+    store = reboot(files)
+    assert store.spool.part_open(0, b"composed", 0, 0) == OK
+    assert store.spool.part_append(0, bytes(PART_FLUSH_SIZE), 0, PART_FLUSH_SIZE) == OK
+    again = reboot(files)
+    files.silent = "P0.PRT"
+    assert again.spool.part_drop(0) == E_STORAGE
+    assert again.spool.part_open(0, b"composed", 0, 0) == E_STORAGE
+    files.silent = ""
+    assert again.spool.part_open(0, b"composed", 0, 0) == PART_FLUSH_SIZE

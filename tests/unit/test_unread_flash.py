@@ -178,3 +178,34 @@ def test_a_member_that_cannot_be_read_gets_no_second_number() -> None:
     card.refuses = None
     assert [store.member(1, message_id(number), 0, 32) for number in (1, 2)] == numbers
     assert store.member(1, message_id(3), 0, 32) == max(numbers) + 1
+
+
+def test_a_message_without_a_pending_row_that_cannot_be_read_stays_out_of_the_log() -> None:
+    """What waits for its parents is read twice then; the second time the flash refuses."""
+    draw = Draw(3)
+    author, member = Member("A", draw), Member("B", draw)
+    net = Network(draw, [author, member], ["AB"])
+    parent = bytes(range(32))
+    for number in range(3):
+        body = b"\1" + parent + b"%d" % number
+        record = author.node.core.members.group_ids[:32] + bytes(8) + body
+        head = b"\x40\x01\x01" + len(record).to_bytes(2, "big")
+        member.links["A"].receive(bytearray(head + record), 5 + len(record), net.now_ms)
+    assert member.node.pending_count() == 3
+    member.store.barrier()
+    member.files.power_cut()
+    member.pool = 2
+    member.start()
+    load = member.store.load
+    loaded: list[int] = []
+
+    def refuse(handle: int) -> int:
+        loaded.append(handle)
+        return E_STORAGE if loaded.count(handle) == 2 and len(set(loaded)) == 3 else load(handle)
+
+    member.store.load = refuse  # type: ignore[method-assign]
+    member.boot()
+    assert member.node.pending_count() == 2 and len(set(loaded)) == 3
+    member.store.load = load  # type: ignore[method-assign]
+    assert member.log() == []
+    assert member.node.core.graph.must_look_again

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
 from drupelet.store.files import RamFiles
 from drupelet.wire.packed import Packed
 from helpers import Member, stamp
@@ -409,3 +410,32 @@ def test_the_wake_state_of_an_older_program_is_read() -> None:
     assert a.node.outstanding(a.numbers["B"]) == 1
     settle(members, stick)
     same_logs(members, 1)
+
+
+@pytest.mark.parametrize("by", ["request", "another peer"])
+def test_what_gave_up_its_row_before_it_was_in_a_bundle_goes_into_the_next(by: str) -> None:
+    """The first bundle ended before it, since the stick was full."""
+    a, b = members = pair(4, 4)
+    stick = Stick()
+    line = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+    first = a.publish(b"first")
+    settle(members, stick)
+    for number in range(6):
+        body = b"\x00%d" % number + bytes(600)
+        assert a.node.publish(a.group, body, len(body), stamp(number), 0) > 0
+    outbox = a.node.core.outboxes[0]
+    bundle = write(a, stick, room=1400)
+    assert bundle and len(bundle.frames) == 3 and outbox.count == 4, "two messages and a MARK"
+    passed = outbox.cursor
+    assert outbox.bundled_until == passed == outbox.handles[3]
+    if by == "request":
+        for kind in (3, 0):  # REQUEST, then ACK
+            record = bytearray(b"\x40\x01" + bytes([kind, 0, 32]) + (first or b""))
+            assert line.receive(record, len(record), 2000) == 0
+    else:
+        a.node.add_peer(b"C___")
+    assert outbox.cursor < passed
+    a.node.core.refill(0)
+    write(a, stick)
+    settle(members, stick)
+    assert len(b.log()) == 7

@@ -176,6 +176,7 @@ def on_hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
     """Follow a peer that sees less of a group (rows) now: drop what was on its way to it."""
     _drop_rows(core, group, peer)
     if not visibility:
+        core.inboxes[peer].disown(group)
         _forget(core, peer)
     _save_changed(core)
 
@@ -207,6 +208,7 @@ def leave(core: "Core", group: int) -> int:
     # Entries do not say which group they are of; what matters comes again.
     for inbox in core.inboxes:
         inbox.drop_offers()
+        inbox.disown(group)
     pending.ask_again()
     _shorten(core)
     return _save_changed(core)

@@ -265,9 +265,8 @@ class Exchange:
             group = self.core.members.group_row(self.core.store.group)
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
-            self.inbox.owe(
-                handle, group, self.link_number, BY_ROW | CROSSED if has_crossed else BY_ROW
-            )
+            state = BY_ROW | CROSSED if has_crossed else BY_ROW
+            self.inbox.owe(handle, group, self.link_number, state)
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the mode policy that a message or an offer came in."""
@@ -378,7 +377,8 @@ class Exchange:
         return outcome
 
     def reack_if_known(self, id: bytearray) -> bool:
-        """Return True for a message that we have: the peer holds it, and is owed an answer.
+        """Return True for a message that we have: the peer holds it, and is owed an answer. True
+        also if the flash cannot tell: nothing is taken in or owed, and the peer sends it again.
 
         The peer sent the whole content, so it sees the group. Whether the message is ephemeral,
         and thus not acknowledged, is taken from the copy that the peer sent: the id does not cover
@@ -386,11 +386,11 @@ class Exchange:
         """
         core = self.core
         handle = core.store.find(id, 0)
-        if handle < 0:
-            core.refused += 1  # a read failed: the peer sends it again
-        if handle <= 0:
-            return handle < 0
-        core.store.load(handle)
+        if not handle:
+            return False
+        if handle < 0 or core.store.load(handle) != OK:
+            core.refused += 1
+            return True
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
         if not core.graph.is_ephemeral:
@@ -450,7 +450,7 @@ class Exchange:
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
         else:
-            core.promote(core.now_ms)  # bury what depends on this invalid message
+            core.promote(core.now_ms)  # if it is invalid, bury what depends on it
 
     def bad_record(self) -> None:
         """Count a malformed record."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REFUSED = const(0)  # neither stored nor acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
-TOO_EARLY = const(3)  # refused: its dependencies are missing, and the pending table is full
+TOO_EARLY = const(3)  # refused: its dependencies are missing, and pending table or store are full
 BURIED = const(4)  # invalid: acknowledged, and never taken in again
 
 assert SCRATCH_SIZE >= 2 * ID_SIZE
@@ -184,7 +184,7 @@ class Graph:
         return STATE_DELIVERED
 
     def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
-        """Keep only the id of an invalid message; return BURIED, or REFUSED if the log is full."""
+        """Keep only the id of an invalid message; return BURIED, or REFUSED if the store fails."""
         reader = self.reader
         number = self.members.group_number(group)
         buried = self.store.bury(number, reader.source, ids, at, reader.timestamp, 0, handle)
@@ -319,8 +319,7 @@ class Graph:
                     inbox.drop(store.id, 0)
                 if not self.pending.add(handle, group, store.source):
                     self.must_look_again = True
-                    self.reader.open_stored(group, handle)
-                    missing = self.missing(group)
+                    missing = self.missing(group) if self.reader.open_stored(group, handle) else 1
                     if missing <= 0 and self._deliver_or_bury(-1, handle, group, missing):
                         return True
         return False

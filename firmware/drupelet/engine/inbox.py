@@ -137,6 +137,13 @@ class Inbox:
             if self.owed(row) == handle:
                 put_u32(self._owed_rows, row * OWED_SIZE, to)
 
+    def disown(self, group: int) -> None:
+        """Owe nothing more of a group (row) that the peer no longer sees: no link would take these
+        rows, and the replies to other copies need them."""
+        for row in range(self.owed_end):
+            if self.owed_group(row) == group:
+                put_u32(self._owed_rows, row * OWED_SIZE, 0)
+
     def is_owed(self, row: int) -> bool:
         """Return True for a row whose acknowledgement has not been written yet."""
         return self.owed(row) != 0 and not self._owed_state(row) & _BUNDLING

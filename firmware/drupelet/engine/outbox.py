@@ -77,6 +77,7 @@ class Outbox:
             if self.count == rows_max:
                 # The cursor comes to the other messages again.
                 self.cursor = min(self.cursor, self.handles[rows_max - 1])
+                self._void_bundles()
                 break
             to = self._put(self.count, handles[row], rows, row * ROW_SIZE, 0)
             copy(self.rows, to * ROW_SIZE, rows, row * ROW_SIZE, ROW_SIZE)
@@ -296,7 +297,8 @@ class Outbox:
             self.restart(0)
 
     def _void_bundles(self) -> None:
-        """From now on, a TAKEN of an earlier bundle acknowledges nothing: it left messages out."""
+        """From now on, a TAKEN of an earlier bundle acknowledges nothing: it would also stand for
+        messages before `bundled_until` that are in no bundle."""
         if self.bundle_number != self.void_until or self.bundled_until:
             self.bundled_until = 0
             self.void_until = self.bundle_number
@@ -320,6 +322,8 @@ class Outbox:
     def _go_back(self, row: int) -> None:
         """Put the cursor right before a row. The peer holds what is between this row and the one
         before it, so that is not sent again."""
+        if not self.state(row) & BUNDLED:
+            self._void_bundles()  # a new row before `bundled_until` counts as bundled
         handle = self.handles[row - 1]
         while 0 < handle < self.handles[row]:
             self.cursor = handle
@@ -353,10 +357,12 @@ class Outbox:
             self.step(row, event)
         return row
 
-    def low(self) -> int:
-        """Return the handle from which on the peer may lack a message."""
+    def low(self, group: int = -1) -> int:
+        """Return the handle from which on the peer may lack a message, of a group (row) if it is
+        given."""
         for row in range(self.count):
-            if not self.state(row) & (HOLD | WANTED):
+            is_lacked = not self.state(row) & (HOLD | WANTED)
+            if is_lacked and (group < 0 or self.group(row) == group):
                 # The row may be after the cursor: the peer held the message, then requested it.
                 return min(self.handles[row], self.cursor + 1)
         return self.cursor + 1

@@ -212,9 +212,8 @@ class Pace:
 
     def is_asked(self, row: int) -> bool:
         """Return True if the peer requested the message, and did not get it since."""
-        return self._exchange.outbox.state(row) & REQUEST != 0 and not self._exchange.outbox.sends(
-            row
-        )
+        outbox = self._exchange.outbox
+        return outbox.state(row) & REQUEST != 0 and not outbox.sends(row)
 
     def may_go(self, row: int) -> bool:
         """Return True if back-off and window let a message go now, whole or as an offer."""

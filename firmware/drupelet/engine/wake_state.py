@@ -8,7 +8,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.memory import fill, put_u16, put_u32
 from drupelet.engine.members import SHARED
-from drupelet.engine.states import EPHEMERAL, HOLD, REQUEST, WANTED
+from drupelet.engine.states import EPHEMERAL, HOLD, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,17 +120,9 @@ def _settle_groups(core: "Core") -> None:
         low = core.consumed + 1
         for peer in range(members.peers):
             if members.visibility(group, peer) == SHARED:
-                low = min(low, _group_low(core, group, peer))
+                low = min(low, core.outboxes[peer].low(group))
         before = settled[number & 7]
         settled[number & 7] = min(before, low) if before else low
-
-
-def _group_low(core: "Core", group: int, peer: int) -> int:
-    outbox = core.outboxes[peer]
-    for row in range(outbox.count):
-        if outbox.group(row) == group and not outbox.state(row) & (HOLD | WANTED):
-            return min(outbox.handles[row], outbox.cursor + 1)
-    return outbox.cursor + 1
 
 
 def _keep_passed_over(core: "Core", peer: int) -> int:

@@ -125,8 +125,7 @@ class Link:
         self.exchange.attention = True  # `due_epoch` was counted by the clock before
         if not self.visits:
             epoch_ms = self.core.clocks.epoch_ms(self.peer)
-            every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
-            every = min(every, _EVERY_MAX)
+            every = min((self.epoch_ms + epoch_ms - 1) // epoch_ms, _EVERY_MAX)
             if every != self.pace.every:
                 self.pace.every = every
 
@@ -364,11 +363,9 @@ class Link:
         """
         exchange = self.exchange
         exchange.needs_barrier = False
-        size = (
-            self.core.long.state_into(exchange, frame)
-            if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1
-            else 0
-        )
+        size = 0
+        if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1:  # in its first two frames
+            size = self.core.long.state_into(exchange, frame)
         if size:
             exchange.count(_LINK_BYTES, size)
             return size

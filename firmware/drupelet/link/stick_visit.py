@@ -280,7 +280,7 @@ class BundleLink(Link):
                 )
                 inbox.taken_until = self._reaches if goes_on else 0
             inbox.bundle_number = number
-            self.exchange.outbox.is_dirty = True
+            inbox.is_dirty = True
             # Its writer had our bundles: what it does not acknowledge was refused, lost or torn.
             self._unbundle()
 

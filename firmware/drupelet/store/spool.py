@@ -74,7 +74,7 @@ class Spool:
         return code
 
     def part_append(self, part: int, buf: "Buffer", at: int, size: int) -> int:
-        """Append content; OK or a code. E_CAPACITY: beyond the total. Others: the part is lost."""
+        """Append content; OK or a code: then the part is lost, unless it was beyond the total."""
         if self._fds[part] < 0:
             return E_STORAGE
         end = self._sizes[part] + size
@@ -105,10 +105,12 @@ class Spool:
         return self._files.read_into(self._fds[part], PART_HEAD_SIZE + offset, buf, at, size)
 
     def part_drop(self, part: int) -> int:
-        """Remove a part, open or not; OK if there is none."""
+        """Remove a part, open or not; OK if there is none, or a code."""
         self._close(part)
-        name = self._name(part)
-        return self._files.remove(name) if self._files.size(name) >= 0 else OK
+        size = self._files.size(self._name(part))
+        if size < 0:
+            return OK if size == -1 else size
+        return self._files.remove(self._name(part))
 
     def finish(self, part: int, name: str) -> int:
         """Make a complete part durable and rename its file; return OK or a code."""

@@ -72,6 +72,7 @@ def parse(exchange: "RecordsPort", frame: bytearray, at: int, end: int) -> int:
             size = length - CONTENT_HEADER_SIZE
             exchange.on_message(frame, at, frame, at + ID_SIZE, frame, body_at, size)
         elif kind <= REQUEST:
+            # ID_SIZE as a literal: with a name as step, MicroPython would allocate the range.
             for id_at in range(at, at + length, 32):
                 if kind == ACK:
                     exchange.on_ack(frame, id_at)
