@@ -21,7 +21,7 @@ COLUMNS = [
 ]  # fmt: skip
 TIMED = [name for name in COLUMNS if name.startswith("kinsn_")]
 STACK = 8192
-SMALL_FREE_MIN = 177 * 1024  # on a Pico
+SMALL_FREE_MIN = 196 * 1024  # on a Pico
 # What a set may hold of a Cortex-M3's heap after its boot, and the smallest heap that it runs in.
 USED_MAX = {"small": 32 * 1024, "micro": 11 * 1024}
 HEAP_MIN = {"small": 40 * 1024, "micro": 11 * 1024}
