@@ -14,6 +14,32 @@ from drupelet_tools.m3.machine import Machine, Start
 
 SOURCE = Path(__file__).with_name("classes.py")
 METHODS = 100
+# What no one can set an attribute of, of SOURCE.
+IN_FLASH = (
+    "A_very_long_name_of_a_class_that_is_longer_than_what_one_would_write_in_a_line Chosen Counter"
+    " Defaults Defaults_table FirstReplaced FirstTwice InExcept InFinally InTry Iterable Late Near"
+    " Nothing OfChosen OfOperators OfReplaced OfTwice One Operators Own Plain Replaced Root Twice"
+    " Two Waiter int_ main_ names_Defaults thing Ünïcode"
+)
+# Where a drive has a file "fail", the module's first import fails in the middle.
+STATEFUL = """
+import os
+state = None
+class Kind:
+    value = 1
+    def set(self, value):
+        global state
+        state = value
+    def get(self):
+        return [state for _ in "1"][0]
+def read():
+    return state
+if "fail" in os.listdir("/"):
+    os.rename("/fail", "/failed")
+    raise ValueError
+class Behind(Kind):
+    pass
+"""
 # The module's dictionary, and its row among the modules.
 MODULE_SIZE_MAX = 96
 RUN_S = 120
@@ -49,7 +75,48 @@ print("end")
     printed = run(tmp_path, SOURCE.read_text("utf-8"), program)
     lines = expected.getvalue().splitlines()
     assert printed[: len(lines)] == lines
-    assert sorted(printed[len(lines) : -1]) == ["Late", "Near", "Plain", "Root", "thing"]
+    assert set(printed[len(lines) : -1]) == set(IN_FLASH.split())
+
+
+def test_a_module_that_is_imported_again_shares_nothing_with_the_first(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        STATEFUL,
+        f"""
+import gc, machine, os, sys
+def report(module):
+    try:
+        module.Kind.value = 2
+        return "heap"
+    except AttributeError:
+        return "flash"
+try:
+    import {JOINED} as first
+except ValueError:
+    print("failed")
+    import {JOINED} as first
+first.Kind().set("first")
+del sys.modules["{JOINED}"]
+gc.collect()
+import {JOINED} as second
+second.Kind().set("second")
+kept, first = first, None
+gc.collect()
+rest = [bytearray(100) for _ in range(100)]
+print(report(kept), report(second), kept is second, kept.Kind is second.Kind)
+print(kept.read(), second.read(), kept.Kind().get(), second.Kind().get())
+for name in ("reset", "fail"):
+    if not any(other.startswith(name) for other in os.listdir("/")):
+        open("/" + name, "w").close()
+        machine.soft_reset()
+print("end")
+""",
+    )
+    separate = ["False False", "first second first second"]
+    once = [f"flash heap {separate[0]}", separate[1]]
+    again = ["failed", f"heap heap {separate[0]}", separate[1]]
+    reset = ["MPY: soft reboot"]
+    assert printed == [*once, *reset, *once, *reset, *again, "end"]
 
 
 def test_a_method_takes_no_heap(tmp_path: Path) -> None:

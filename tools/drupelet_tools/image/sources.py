@@ -39,6 +39,18 @@ _CHANGES = (
         "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM);",
         "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM) - 1792;",
     ),
+    # The order of files in a folder is the file system's, and would be that of modules in flash.
+    (
+        "tools/manifestfile.py",
+        """\
+            for dirpath, _, filenames in os.walk(package_path or ".", followlinks=True):
+                for file in filenames:
+""",
+        """\
+            for dirpath, _, filenames in sorted(os.walk(package_path or ".", followlinks=True)):
+                for file in sorted(filenames):
+""",
+    ),
     # Functions and classes of some modules are constants in flash: in_flash/layout.py.
     (
         "tools/mpy-tool.py",
@@ -57,6 +69,12 @@ _CHANGES = (
         "mp_module_context_t *o = m_new_obj(mp_module_context_t);",
         "mp_module_context_t *o = in_flash_context(qstr_str(module_name));",
     ),
+    (
+        "py/runtime.c",
+        "    // init global module dict\n",
+        "    in_flash_init();\n\n    // init global module dict\n",
+    ),
+    ("py/runtime.c", '#include "py/stream.h"\n', f'#include "py/stream.h"\n{_INCLUDE}'),
     (
         "py/emitglue.c",
         "    // def_args must be MP_OBJ_NULL or a tuple\n",

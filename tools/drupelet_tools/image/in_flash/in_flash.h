@@ -9,7 +9,11 @@
 
 #define IN_FLASH_MODULES_MAX (8)
 
-// The context of a new module. It is static if functions in flash point to it.
+// Called when MicroPython starts, also after a soft reset.
+void in_flash_init(void);
+// The context of a new module. It is static if functions in flash point to it; but a module that is
+// imported again gets another one and makes its functions at run time, as those of the first import
+// may still be in use.
 mp_module_context_t *in_flash_context(const char *module_name);
 // The function object in flash for a piece of bytecode, or MP_OBJ_NULL: it has none, or is to have
 // default arguments that were made just now.
