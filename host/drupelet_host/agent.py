@@ -24,10 +24,11 @@ from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import Places
 from drupelet_host.keys import LIVE
 from drupelet_host.learn import Learner
-from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Polled, Waiter
+from drupelet_host.lines import CARRIERS, Brokers, Line, Polled, Waiter
 from drupelet_host.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.output import Output, message_start, payload_text
 from drupelet_host.remote_log_home import HomeLog
+from drupelet_host.status import REVOKED, UP
 from drupelet_host.topics import Topics
 from drupelet_transports.base import TransportError
 from drupelet_transports.url import parse_url

@@ -83,7 +83,8 @@ def command(
 
 
 def _show_told(settings: config.Config, board: str, as_json: bool) -> None:
-    from drupelet_host.clients.home import commands_told, find_peer
+    from drupelet_host.clients.home import find_peer
+    from drupelet_host.commands_told import commands_told
     from drupelet_host.log_view import LogView
 
     id = find_peer(settings, board).hex() if board else ""
@@ -133,7 +134,8 @@ def topic(
     as_json: AsJson = False,
 ) -> None:
     """Show the id of a topic's public group: the same for everybody who says the same."""
-    from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
+    from drupelet_host.client_ids import PUBLIC_CLIENT_ID
+    from drupelet_host.clients.public import topic_descriptor
 
     id = bytearray(ID_SIZE)
     descriptor = topic_descriptor(text)

@@ -23,7 +23,7 @@ from drupelet_host.broker_access import (
     read_table,
     render_table,
 )
-from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
+from drupelet_host.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX, refusal
 from drupelet_host.config_lock import changing
 from drupelet_host.config_urls import broker_url, peer_url, shared_url
 from drupelet_host.toml_table import Table, quoted, shown
@@ -224,11 +224,8 @@ def _config(home: Path, table: Table) -> Config:
         client = PUBLIC_CLIENT_ID.hex()
     if client != "readings" and not re.fullmatch("[0-9a-f]{64}", client):
         raise table.wrong("client", 'must be "readings", "public" or 64 hex digits (32 bytes)')
-    if client not in ("readings", PUBLIC_CLIENT_ID.hex()):
-        from drupelet_host.clients.known import refusal
-
-        if reason := refusal(bytes.fromhex(client)):
-            raise table.wrong("client", reason)
+    if client != "readings" and (reason := refusal(bytes.fromhex(client))):
+        raise table.wrong("client", reason)
     family = table.choice("family", tuple(PROFILES_OF))
     config = Config(
         home=home,

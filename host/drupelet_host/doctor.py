@@ -28,10 +28,9 @@ from drupelet_host.key_view import (
     waiting_rows,
 )
 from drupelet_host.keys import CLASS_NAMES, ID_SIZE, LIVE, class_of, lost_keys
-from drupelet_host.lines import DOWN
 from drupelet_host.log_view import LogView
 from drupelet_host.member import CLONES
-from drupelet_host.status import foreign_text, jams, last_status
+from drupelet_host.status import DOWN, foreign_text, jams, last_status
 from drupelet_host.toml_table import shown
 from drupelet_transports.url import parse_url
 

@@ -13,7 +13,8 @@ from drupelet.engine.members import FAMILY_MVDS, HEAD_PARENTS
 from drupelet.node import Node
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet_host import clock
-from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
+from drupelet_host.client_ids import PUBLIC_CLIENT_ID
+from drupelet_host.clients.public import topic_descriptor
 from drupelet_host.config import FAMILY_BSP_0_NAME, FAMILY_MVDS_NAME, Config
 from drupelet_host.parse import split_body
 

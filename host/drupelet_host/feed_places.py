@@ -8,6 +8,7 @@ only to brokers that its own configuration names.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host import private
@@ -17,13 +18,13 @@ from drupelet_host.config import FOLDER_PLACE, Config
 from drupelet_host.feed_root import STORE_KEY_NAME
 from drupelet_host.feeds import ACCESS_SIZE, Feed
 from drupelet_host.helpers_service import Helpers, RemoteHistory, RemoteMail
-from drupelet_host.lines import Brokers
 from drupelet_host.mailserver import Mailbox, MailServer, open_mail
 from drupelet_host.member import Member
 from drupelet_host.remote_log_home import open_folder
 from drupelet_host.remote_log_mqtt import MqttService, exchange_over
 from drupelet_host.remote_log_service import StoreClient, StoreService
 from drupelet_host.store_node import StoreNode
+from drupelet_transports.mqtt_host import MqttClient
 from drupelet_transports.url import Url, carrier_of, parse_url
 
 # The mailbox of an agent that serves.
@@ -31,6 +32,13 @@ MAIL_NAME = "mail.db"
 _ID_SIZE = 4
 # Stores of other agents that one agent asks; more feeds than that are read by those who can.
 STORES_MAX = 8
+
+
+class Brokers(Protocol):
+    """The connections of an agent, which its lines share."""
+
+    def client(self, url: Url) -> MqttClient:
+        """The connection to a broker. Raises TransportError, PrivateError or StorageError."""
 
 
 def _broker(url: Url) -> tuple[object, ...]:

@@ -15,11 +15,11 @@ from drupelet.base.errors import PeerError
 from drupelet.base.limits import ID_SIZE
 from drupelet.node import Node
 from drupelet.wire.protobuf import VARINT
+from drupelet_host.client_ids import FEEDS_CLIENT_ID
 from drupelet_host.clients.notices import Notices
 from drupelet_host.remote_log_service import KEY_SIZE
 from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys, fields, put_field, put_varint
 
-FEEDS_CLIENT_ID = bytes.fromhex("c4127de0986b35fa4e8d01b7f2a96c53d8340e7fb19562cadc0b7e48a1356f9d")
 # A store's id, and the key of who may use it.
 ACCESS_SIZE = 4 + KEY_SIZE
 PLACES_MAX = 8

@@ -21,6 +21,7 @@ from drupelet_host.live import LiveLink
 from drupelet_host.private import BusyError, PrivateError
 from drupelet_host.restored import Hold
 from drupelet_host.sealing import RevokedError
+from drupelet_host.status import CONNECTING, DOWN, REVOKED, UP
 from drupelet_transports.base import Transport, TransportError
 from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.sealed import Sealed
@@ -38,12 +39,6 @@ RETRY_MS_MAX = 5000
 RETRY_MS_MIN = 200
 # One peer's share of a turn, so that a chatty one does not starve the others.
 FRAMES_PER_TURN_MAX = 64
-
-UP = "up"
-# The first connection to a broker is being made: nothing is wrong, and nothing is told.
-CONNECTING = "connecting"
-DOWN = "down"
-REVOKED = "revoked"
 
 
 class Brokers:

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from drupelet_host.config import Config
     from drupelet_host.member import Member
 
+# The `state` of a line to a peer.
+UP = "up"
+# The first connection to a broker is being made: nothing is wrong, and nothing is told.
+CONNECTING = "connecting"
+DOWN = "down"
+REVOKED = "revoked"
 # The tables of `status.json`, and what is read of each row; the rest may lack.
 _SHARED: dict[str, type] = {
     "name": str,

@@ -20,9 +20,10 @@ from drupelet_host import clock
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer, Shared, can_listen
 from drupelet_host.keys import is_revoked
-from drupelet_host.lines import UP, Brokers, Line
+from drupelet_host.lines import Brokers, Line
 from drupelet_host.member import Member
 from drupelet_host.sender_file import ROWS, SenderFile
+from drupelet_host.status import UP
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed_topic import SealedTopic
 from drupelet_transports.url import parse_url

@@ -11,12 +11,15 @@ from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet_host import config, config_lock, family
 from drupelet_host.boards import BOARD_UNKNOWN, BOARDS
-from drupelet_host.clients.chat import CHAT_CLIENT_ID
-from drupelet_host.clients.known import CARRIERS_CLIENT_ID
-from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
+from drupelet_host.client_ids import (
+    CARRIERS_CLIENT_ID,
+    CHAT_CLIENT_ID,
+    FEEDS_CLIENT_ID,
+    PUBLIC_CLIENT_ID,
+)
+from drupelet_host.clients.public import topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
 from drupelet_host.config_lock import changing
-from drupelet_host.feeds import FEEDS_CLIENT_ID
 from drupelet_tools.telemetry import codes, energy
 
 GOOD = """

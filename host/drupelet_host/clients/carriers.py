@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from drupelet.base.errors import DrupeletError, PeerError
 from drupelet.node import Node
 from drupelet_host import config
-from drupelet_host.clients.known import CARRIERS_CLIENT_ID
+from drupelet_host.client_ids import CARRIERS_CLIENT_ID
 from drupelet_host.clients.notices import Notices
 from drupelet_host.config import Config, Peer
 from drupelet_host.feeds import PLACES_MAX, place_text

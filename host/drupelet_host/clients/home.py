@@ -12,9 +12,7 @@ from typing import Any
 
 from drupelet.base.errors import DrupeletError
 from drupelet.clients.command import (
-    COMMAND_SIZE,
     COMMANDS_CLIENT_ID,
-    Command,
     CommandClient,
 )
 from drupelet.node import SHARED, Node
@@ -24,13 +22,11 @@ from drupelet_host.clients.carriers import CarrierGroup, Carriers
 from drupelet_host.clients.command_host import (
     OPERATION_NAMES,
     CommandHost,
-    answered,
     command_key,
 )
 from drupelet_host.config import FAMILY_BSP_NAME, Config, Peer
 from drupelet_host.feeds import Feeds
 from drupelet_host.keys import is_revoked
-from drupelet_host.log_view import LogView
 
 # The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
 COMMANDS_KEY_NAME = "commands.key"
@@ -159,26 +155,6 @@ class HomeGroups:
         stamp = clock.timestamp8(clock.wall_ms())
         counter = self.host.send(board, operation, value, stamp, now_ms)
         return {"board": name, "operation": operation, "value": value, "counter": counter}
-
-
-def commands_told(view: LogView) -> list[dict[str, Any]]:
-    """The commands in a home's log and what became of them, whether or not an agent runs."""
-    names = view.config.names()
-    messages = [
-        Command(entry.payload)
-        for entry in view.entries("commands")
-        if len(entry.payload) == COMMAND_SIZE
-    ]
-    return [
-        {
-            "counter": answer.counter,
-            "board": names.get(answer.board.hex(), answer.board.hex()),
-            "operation": answer.operation,
-            "value": answer.argument,
-            "result": answer.result,
-        }
-        for answer in answered(messages)
-    ]
 
 
 def checked(operation: str, value: int) -> int:
