@@ -16,6 +16,7 @@ from typing import Any
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_host import clock, config, family, key_actions, mailbox, status, stick_visit
+from drupelet_host.brokers import Brokers
 from drupelet_host.cas import FolderStore
 from drupelet_host.channels import Channels
 from drupelet_host.config import Config, Peer
@@ -24,7 +25,7 @@ from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import Places
 from drupelet_host.keys import LIVE
 from drupelet_host.learn import Learner
-from drupelet_host.lines import CARRIERS, Brokers, Line, Polled, Waiter
+from drupelet_host.lines import CARRIERS, Line, Polled, Waiter
 from drupelet_host.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.output import Output, message_start, payload_text
 from drupelet_host.remote_log_home import HomeLog

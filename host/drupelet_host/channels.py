@@ -15,9 +15,10 @@ from drupelet.channel.channel import EPHEMERAL, EVENT_GAP, EVENT_MESSAGE, EVENT_
 from drupelet.channel.settings import Settings, response_groups
 from drupelet.wire.sds.nim import from_sds
 from drupelet_host import clock, database
+from drupelet_host.brokers import Brokers
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper, columns_of
 from drupelet_host.config import CHANNEL_PERIODS_MAX, Config, Shared
-from drupelet_host.lines import Brokers, Line
+from drupelet_host.lines import Line
 from drupelet_host.member import Member
 from drupelet_host.output import payload_text
 from drupelet_host.remote_log import Poll

@@ -14,7 +14,7 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet_host import clock
-from drupelet_host.broker_access import BrokerSettings, access, key_of
+from drupelet_host.brokers import RETRY_MS_MAX, Brokers
 from drupelet_host.config import Peer
 from drupelet_host.keys import KeysError
 from drupelet_host.live import LiveLink
@@ -25,66 +25,18 @@ from drupelet_host.status import CONNECTING, DOWN, REVOKED, UP
 from drupelet_transports.base import Transport, TransportError
 from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.sealed import Sealed
-from drupelet_transports.url import Url, parse_url
+from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
     from drupelet.channel.key_distribution import KeyDistribution
     from drupelet.seal.issue import Issuer
     from drupelet.seal.seal import Seal
-    from drupelet_transports.mqtt_host import MqttClient
 
 CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
-# A cable or broker that is back is noticed within this; the first retries come sooner.
-RETRY_MS_MAX = 5000
+# The first retries come sooner than RETRY_MS_MAX.
 RETRY_MS_MIN = 200
 # One peer's share of a turn, so that a chatty one does not starve the others.
 FRAMES_PER_TURN_MAX = 64
-
-
-class Brokers:
-    """The connections to MQTT brokers; peers behind the same broker and prefix share one.
-
-    settings: how this host gets into them (`[[brokers]]`).
-    """
-
-    def __init__(self, settings: tuple[BrokerSettings, ...] = ()) -> None:
-        self._settings = settings
-        self._clients: dict[tuple[object, ...], MqttClient] = {}
-
-    def client(self, url: Url) -> "MqttClient":
-        """The client for a broker, made on first use.
-
-        Raises TransportError, PrivateError or StorageError: a file of [[brokers]] is at fault.
-        """
-        from drupelet_transports.mqtt_host import MqttClient
-
-        key = (*key_of(url), url.path)
-        if key not in self._clients:
-            self._clients[key] = MqttClient(
-                url.host, url.port, url.path, access=access(self._settings, url)
-            )
-        return self._clients[key]
-
-    def maintain(self, now_ms: int) -> None:
-        """Connect or reconnect where it is time."""
-        for client in self._clients.values():
-            client.maintain(now_ms)
-
-    @property
-    def connecting(self) -> bool:
-        """Whether some broker took our call and has not answered yet."""
-        return any(client.connecting for client in self._clients.values())
-
-    def wait_ms(self, now_ms: int) -> int:
-        """How long `maintain` may wait if no bytes come in."""
-        waits = [client.wait_ms(now_ms) for client in self._clients.values()]
-        return min(waits, default=RETRY_MS_MAX)
-
-    def close(self) -> None:
-        """Say goodbye to every broker."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
 
 
 class Line:

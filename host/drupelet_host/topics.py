@@ -18,9 +18,10 @@ from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_UDP, PROFILE_BSP_1
 from drupelet_host import clock
 from drupelet_host.aead import Aead
+from drupelet_host.brokers import Brokers
 from drupelet_host.config import Config, Peer, Shared, can_listen
 from drupelet_host.keys import is_revoked
-from drupelet_host.lines import Brokers, Line
+from drupelet_host.lines import Line
 from drupelet_host.member import Member
 from drupelet_host.sender_file import ROWS, SenderFile
 from drupelet_host.status import UP

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from drupelet_host import broker_access
+from drupelet_host.brokers import Brokers
 from drupelet_host.config import Config, ConfigError, load
 from drupelet_host.config import Peer as PeerRow
 from drupelet_host.doctor import examine
-from drupelet_host.lines import Brokers
 from drupelet_host.private import PrivateError
 from drupelet_transports.base import TransportError
 from drupelet_transports.url import parse_url

@@ -9,12 +9,12 @@ import pytest
 from drupelet.base.errors import StorageError
 from drupelet_host import clock, config
 from drupelet_host.broker import Broker
+from drupelet_host.brokers import Brokers
 from drupelet_host.cas import SqliteRemoteStore
 from drupelet_host.config import Config, FeedSettings, Peer
 from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import STORE_KEY_NAME, Places
 from drupelet_host.feeds import ACCESS_SIZE, Feed
-from drupelet_host.lines import Brokers
 from drupelet_host.member import Member
 from host.conftest import Cable, Home, wait_for
 from host.test_feed_agent import wipe

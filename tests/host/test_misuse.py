@@ -16,10 +16,11 @@ from drupelet.base.limits import SEAL_JUMP
 from drupelet_host import backup, cli, config, key_actions, provision
 from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.backup import BackupError
+from drupelet_host.brokers import Brokers
 from drupelet_host.commands import id_of
 from drupelet_host.config import ConfigError, Peer
 from drupelet_host.keys import KeysError, look
-from drupelet_host.lines import CARRIERS, Brokers, Line
+from drupelet_host.lines import CARRIERS, Line
 from drupelet_host.member import Member
 from drupelet_host.output import Output
 from drupelet_host.sealing import Sealing

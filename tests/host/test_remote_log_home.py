@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from drupelet.base.errors import StorageError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
 from drupelet_host import cli, clock, config, database, mailbox
+from drupelet_host.brokers import Brokers
 from drupelet_host.cas import FolderStore
 from drupelet_host.config import Config, FeedSettings, Peer
 from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import Places
 from drupelet_host.feeds import Feed
-from drupelet_host.lines import Brokers
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
 from drupelet_host.remote_log import POLL_MS_MAX, POLL_MS_MIN, LogReader, take_news
