@@ -21,7 +21,7 @@ from drupelet.base.limits import (
     SEAL_STEPS_MAX,
 )
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.sim.broker import Mosquitto
 from drupelet_transports import mqtt_board, mqtt_host
 from drupelet_transports.sealed import Sealed

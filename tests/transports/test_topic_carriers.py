@@ -12,7 +12,7 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import SENDER_KEY_MS, SENDER_KEY_MS_MAX, WAIT_MS_MAX
 from drupelet.channel.key_distribution import KIND_SENDER_KEY, RECORD_FRAME_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_transports.base import E_CLOSED, TransportError
 from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.loop import pair as loop_pair

@@ -5,7 +5,7 @@ import pytest
 from drupelet.node import CARRIER_MQTT, PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed
 from helpers import Draw, Member, Network, check_causal

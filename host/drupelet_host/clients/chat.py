@@ -14,7 +14,7 @@ from drupelet.base.limits import ID_SIZE
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.node import Node
 from drupelet.store.states import STATE_DELETED
-from drupelet_host.client_ids import CHAT_CLIENT_ID
+from drupelet_host.home.client_ids import CHAT_CLIENT_ID
 
 PERSON_SIZE = 8
 TEXT, INVITE, JOIN, LEAVE = range(4)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from drupelet.base.errors import CapacityError
 from drupelet.engine.members import SHARED, VISIBLE
-from drupelet_host.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
-from drupelet_host.toml_table import shown
+from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
+from drupelet_host.home.toml_table import shown
 
 if TYPE_CHECKING:
     from drupelet.node import Node

@@ -14,7 +14,7 @@ from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.link.link import Link
 from drupelet.node import CARRIER_MQTT
-from drupelet_host import clock
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.pipe import End

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from drupelet import host_api
 from drupelet.engine.members import FAMILY_MVDS
 from drupelet.seal.record import ANEW, URGENT
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.keys import Keys

@@ -9,7 +9,7 @@ from drupelet.base.errors import OK
 from drupelet.link.link import CARRIER_STICK
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet_host.aead import Aead, Cipher
+from drupelet_host.base.aead import Aead, Cipher
 from drupelet_tools.sim.ends import End, WorldPort
 from drupelet_tools.sim.oracle import Violation
 from drupelet_transports.base import Transport

@@ -25,9 +25,9 @@ from drupelet.node import EVENT_MESSAGE, Node
 from drupelet.seal.record import FLAG_ISSUER, RECORD_SIZE, install
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet_host.aead import Aead
-from drupelet_host.keys import ROWS
-from drupelet_host.provision import RamKeys
+from drupelet_host.base.aead import Aead
+from drupelet_host.keys.key_folder import ROWS
+from drupelet_host.keys.provision import RamKeys
 from drupelet_tools.sim import stand_in
 from drupelet_tools.sim.board_code import on_this_computer
 from drupelet_tools.sim.flash import SimFiles
