@@ -21,7 +21,7 @@ LOOKS_MIN = 20
 LOOKER = """
 import select, sys
 from pathlib import Path
-from drupelet_host import config, file_lock
+from drupelet_host.home import config, file_lock
 
 home = Path(sys.argv[1])
 looks = 0
@@ -79,7 +79,7 @@ def test_what_is_held_is_seen_and_who_ends_lets_go(tmp_path: Path) -> None:
     assert not file_lock.is_taken(path), "nobody holds the lock of a missing file"
     assert not path.exists(), "a look makes no file"
     code = (
-        "import sys; from pathlib import Path; from drupelet_host import config\n"
+        "import sys; from pathlib import Path; from drupelet_host.home import config\n"
         "with config.lock(Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.readline()\n"

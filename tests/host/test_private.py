@@ -150,8 +150,8 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         ):
             pass
         code = (
-            "from pathlib import Path; from drupelet_host import private;"
-            f" private.lock(Path({str(path)!r}))"
+            "from pathlib import Path; from drupelet_host.home import private_files;"
+            f" private_files.lock(Path({str(path)!r}))"
         )
         command = [sys.executable, "-c", code]
         other = subprocess.run(command, capture_output=True, text=True, check=False)
