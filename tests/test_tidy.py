@@ -15,6 +15,7 @@ import pytest
 from drupelet import __version__
 from drupelet_tools import docs
 from drupelet_tools.bench import rooms
+from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +59,7 @@ INSIDE = {
     "tools/drupelet_tools/sim/on-board": "breaks states of the core to see them refused",
     "tools/drupelet_tools/sim/rows.py": "checks the engine's tables after each frame",
     "tools/drupelet_tools/telemetry/session.py": "Spark's session ends by its private names",
-    "transports/drupelet_transports/mqtt_host.py": "paho tells by no other name what came in",
+    "transports/drupelet_transports/host/mqtt_host.py": "paho tells by no other name what came in",
 }
 # What of the engine anybody may import: what a client is and is asked, and numbers of members.
 ENGINE_DOORS = {"drupelet.engine.body", "drupelet.engine.members"}
@@ -185,24 +186,25 @@ def test_modules_of_the_core_import_each_other_in_no_circle() -> None:
     assert rooms.CORE.imports()["drupelet.engine.core"] > {"drupelet.engine.graph"}
 
 
-def test_rooms_of_the_host_import_only_those_named() -> None:
+@pytest.mark.parametrize("house", [rooms.HOST, rooms.CARRIERS], ids=lambda house: house.package)
+def test_rooms_of_host_and_carriers_import_only_those_named(house: House) -> None:
     """A row names only rooms of rows before it, and none that its modules do not need."""
-    host = rooms.HOST
-    assert {host.room_of(module) for module in host.modules()} - {""} == set(host.may_import)
-    order = list(host.may_import)
+    assert {house.room_of(module) for module in house.modules()} - {""} == set(house.may_import)
+    order = list(house.may_import)
     none(
         [
             f"{room} may import {other}, which does not stand before it"
-            for room, others in host.may_import.items()
+            for room, others in house.may_import.items()
             for other in others
             if order.index(other) >= order.index(room)
         ]
     )
-    none(host.strangers() + host.idle())
+    none(house.strangers() + house.idle())
 
 
-def test_modules_of_the_host_import_each_other_in_no_circle() -> None:
+def test_modules_of_host_and_carriers_import_each_other_in_no_circle() -> None:
     """Not for types, nor when a function runs."""
+    rooms.CARRIERS.check_circles()
     rooms.HOST.check_circles()
     assert rooms.HOST.imports()["drupelet_host.agent.loop"] > {"drupelet_host.agent.brokers"}
 
@@ -484,7 +486,11 @@ def test_package_json_lists_files_that_exist() -> None:
     for target, source in package["urls"]:
         assert (ROOT / source).is_file() and source.endswith(target)
     listed = {target for target, _ in package["urls"]}
-    assert {"boards/rp2/main.py", "drupelet/node.py", "drupelet_transports/stick.py"} <= listed
+    assert {
+        "boards/rp2/main.py",
+        "drupelet/node.py",
+        "drupelet_transports/stick/stick.py",
+    } <= listed
 
 
 def test_manifest_freezes_packages_that_exist() -> None:

@@ -17,8 +17,8 @@ from drupelet_host.home.config import Config, ConfigError, load
 from drupelet_host.home.config import Peer as PeerRow
 from drupelet_host.home.private_files import PrivateError
 from drupelet_host.view.doctor import examine
-from drupelet_transports.base import TransportError
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
 from host.conftest import Home, share_keys, wait_for
 from host.guarded_broker import PASSWORD, Guarded, login
 

@@ -11,9 +11,9 @@ from drupelet_host.base import clock
 from drupelet_host.base.aead import Aead
 from drupelet_host.home.config import Peer
 from drupelet_host.member.live_link import LiveLink
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.sealed import Sealed
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.sealed_carrier import Sealed
 from helpers import Draw, Member
 from seal_ends import pair
 

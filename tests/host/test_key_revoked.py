@@ -21,7 +21,7 @@ from drupelet_host.keys import changes_to_tell, provision, rotate_revoke
 from drupelet_host.keys.key_folder import BUNDLE, look
 from drupelet_host.keys.sealing import Sealing
 from drupelet_host.view import doctor
-from drupelet_transports.stick import BundleWriter
+from drupelet_transports.stick.stick import BundleWriter
 from host.conftest import Cable, Home, placed, share_keys, wait_for
 
 MakeHome = Callable[..., Home]

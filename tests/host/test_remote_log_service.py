@@ -22,7 +22,7 @@ from drupelet_host.remote.store_service import (
     StoreService,
     frames_of,
 )
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_transports.host.mqtt_host import MqttClient
 from helpers_remote import Device, upload
 from opened import opened
 

@@ -24,7 +24,7 @@ from drupelet_host.cli import app
 from drupelet_host.home import config
 from drupelet_host.home.config import ConfigError, Peer, Shared, load
 from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_transports.host.mqtt_host import MqttClient
 from host.conftest import Home, messages_sent, share_keys, wait_for
 
 MakeHome = Callable[..., Home]

@@ -23,7 +23,7 @@ from drupelet_host.member import member
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.store import database, outbox
 from drupelet_host.view.log_view import LogView
-from drupelet_transports import stick
+from drupelet_transports.stick import stick
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]

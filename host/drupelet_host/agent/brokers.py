@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from drupelet_host.home.broker_access import BrokerSettings, access, key_of
-from drupelet_transports.url import Url
+from drupelet_transports.common.url import Url
 
 if TYPE_CHECKING:
-    from drupelet_transports.mqtt_host import MqttClient
+    from drupelet_transports.host.mqtt_host import MqttClient
 
 # A cable or broker that is back is noticed within this.
 RETRY_MS_MAX = 5000
@@ -27,7 +27,7 @@ class Brokers:
 
         Raises TransportError, PrivateError or StorageError: a file of [[brokers]] is at fault.
         """
-        from drupelet_transports.mqtt_host import MqttClient
+        from drupelet_transports.host.mqtt_host import MqttClient
 
         key = (*key_of(url), url.path)
         if key not in self._clients:

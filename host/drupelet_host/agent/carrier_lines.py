@@ -22,10 +22,10 @@ from drupelet_host.keys.sealing import RevokedError
 from drupelet_host.member.live_link import LiveLink
 from drupelet_host.member.status import CONNECTING, DOWN, REVOKED, UP
 from drupelet_host.store.restored import Hold
-from drupelet_transports.base import Transport, TransportError
-from drupelet_transports.key_carrier import KeyCarrier
-from drupelet_transports.sealed import Sealed
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.transport import Transport, TransportError
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.key_carrier import KeyCarrier
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 if TYPE_CHECKING:
     from drupelet.channel.key_distribution import KeyDistribution
@@ -126,7 +126,7 @@ class Line:
         return transport
 
     def _open_serial(self) -> Transport:
-        from drupelet_transports.serial_host import open_serial
+        from drupelet_transports.host.serial_line import open_serial
 
         return open_serial(self.url, self.url.frame_size_max)
 

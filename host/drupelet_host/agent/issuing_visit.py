@@ -6,8 +6,8 @@ from drupelet.base.errors import OK
 from drupelet.link.stick_visit import BundleLink
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import TYPE_CONTROL, Seal
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.stick import BundleWriter, Stick
+from drupelet_transports.stick.sealed_visit import SealedVisit
+from drupelet_transports.stick.stick import BundleWriter, Stick
 
 
 class IssuingVisit(SealedVisit):

@@ -36,8 +36,8 @@ from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.member.status import REVOKED, UP
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.store import outbox
-from drupelet_transports.base import TransportError
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
 
 # How soon a letter, a request, a plugged stick or SIGTERM is noticed.
 MAILBOX_POLL_MS = 100

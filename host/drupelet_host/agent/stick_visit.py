@@ -1,7 +1,8 @@
 """One visit of a USB stick: take in what is there for us, leave what is due, then say it is safe.
 
-`drupelet_transports.visit` is the order for one peer; here are all peers, and what is told to the
-person at the machine. The node's state is committed before anybody reads "safe to unplug".
+`drupelet_transports.stick.sealed_visit` has the order for one peer; here are all peers, and what
+is told to the person at the machine. The node's state is committed before anybody reads "safe to
+unplug".
 """
 
 import os
@@ -25,7 +26,7 @@ from drupelet_host.keys.key_folder import BUNDLE, KeysError
 from drupelet_host.member import status
 from drupelet_host.member.member import Member
 from drupelet_host.store import database, restored
-from drupelet_transports.stick import NAMES_MAX, Stick
+from drupelet_transports.stick.stick import NAMES_MAX, Stick
 
 # The stick's own folder.
 FOLDER = "DRUPELET"

@@ -25,9 +25,9 @@ from drupelet_host.keys.key_folder import is_revoked
 from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
 from drupelet_host.member.member import Member
 from drupelet_host.member.status import UP
-from drupelet_transports.base import Transport
-from drupelet_transports.sealed_topic import SealedTopic
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.sealed_topic import SealedTopic
 
 FRAME_SIZE = FRAME_SIZE_MAX - OVERHEAD
 # In front of the group's id and the name, so that no topic is a channel.
@@ -196,7 +196,7 @@ class SharedLine(Line):
             name = b"t" + self.keys.id.hex().encode()
             carrier: Transport = self._brokers.client(self.url).transport(name, name)
         else:
-            from drupelet_transports.multicast import Multicast
+            from drupelet_transports.common.multicast import Multicast
 
             url = self.url
             carrier = Multicast(url.host, url.port, url.options.get("interface", ""))

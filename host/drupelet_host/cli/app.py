@@ -38,7 +38,7 @@ from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.member import identity
 from drupelet_host.member.status import foreign_text, jams
 from drupelet_host.store import database, outbox
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.url import parse_url
 
 if TYPE_CHECKING:
     from drupelet_host.view.log_view import Entry

@@ -12,7 +12,7 @@ from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of
 from drupelet_host.home import config
 from drupelet_host.home.urls import STICK_BY_REQUEST
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.url import parse_url
 
 SCREEN = "-"
 # Until then all three steps are done, and a lost invitation may be used by its finder.

@@ -16,7 +16,7 @@ from drupelet_host.home import config
 from drupelet_host.home.client_ids import CARRIERS_CLIENT_ID
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.remote.log_bytes import fields, put_field
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.url import parse_url
 
 # A cable's name says nothing to another host; a stick has no place.
 _REACHABLE = ("mqtt",)

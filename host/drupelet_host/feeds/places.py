@@ -24,8 +24,8 @@ from drupelet_host.remote.helpers import Helpers, RemoteHistory, RemoteMail
 from drupelet_host.remote.mailbox import Mailbox, MailServer, open_mail
 from drupelet_host.remote.store_over_mqtt import MqttService, exchange_over
 from drupelet_host.remote.store_service import StoreClient, StoreService
-from drupelet_transports.mqtt_host import MqttClient
-from drupelet_transports.url import Url, carrier_of, parse_url
+from drupelet_transports.common.url import Url, carrier_of, parse_url
+from drupelet_transports.host.mqtt_host import MqttClient
 
 # The mailbox of an agent that serves.
 MAIL_NAME = "mail.db"

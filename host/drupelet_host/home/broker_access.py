@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from drupelet.base.errors import DrupeletError
 from drupelet_host.home import private_files
 from drupelet_host.home.toml_table import Table, quoted, shown
-from drupelet_transports.url import Url, parse_url
+from drupelet_transports.common.url import Url, parse_url
 
 if TYPE_CHECKING:
-    from drupelet_transports.mqtt_access import Access
+    from drupelet_transports.host.mqtt_access import Access
 
 # Every peer may be behind a broker of its own.
 BROKERS_MAX = 32
@@ -102,7 +102,7 @@ def render_table(broker: BrokerSettings) -> str:
 
 def access(brokers: tuple[BrokerSettings, ...], url: Url) -> "Access":
     """What the broker of a URL asks for. Raises PrivateError, StorageError or TransportError."""
-    from drupelet_transports.mqtt_access import Access, tls_context
+    from drupelet_transports.host.mqtt_access import Access, tls_context
 
     broker = next((row for row in brokers if key_of(row.parsed) == key_of(url)), None)
     if broker is None:

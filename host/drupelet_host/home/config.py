@@ -27,7 +27,7 @@ from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX, refu
 from drupelet_host.home.edit_lock import changing
 from drupelet_host.home.toml_table import Table, quoted, shown
 from drupelet_host.home.urls import broker_url, peer_url, shared_url
-from drupelet_transports.url import carrier_of, parse_url
+from drupelet_transports.common.url import carrier_of, parse_url
 
 CONFIG_NAME = "drupelet.toml"
 _LOCK_NAME = "agent.lock"

@@ -2,7 +2,7 @@
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.home.toml_table import Table, shown
-from drupelet_transports.url import BOARD_LINES, Url, parse_url
+from drupelet_transports.common.url import BOARD_LINES, Url, parse_url
 
 # The carriers that several can hear.
 _SHARED_CARRIERS = ("mqtt", "udp")
@@ -24,7 +24,7 @@ def shared_url(part: Table) -> str:
     if url.scheme not in _SHARED_CARRIERS:
         raise part.wrong("url", f"only udp: and mqtt: reach several, not {shown(text)}")
     if url.scheme == "udp":
-        from drupelet_transports.multicast import membership
+        from drupelet_transports.common.multicast import membership
 
         try:
             membership(url.host, url.options.get("interface", ""))

@@ -43,8 +43,8 @@ from drupelet_host.keys.key_folder import (
     wipe,
 )
 from drupelet_host.keys.secret import Secret
-from drupelet_transports.base import TransportError
-from drupelet_transports.url import BOARD_LINES, parse_url
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import BOARD_LINES, parse_url
 
 # The scheme of a folder that is a board's flash, whatever else is known of the device.
 FLASH = "flash"

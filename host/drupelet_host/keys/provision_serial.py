@@ -22,9 +22,9 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.seal.record import RECORD_SIZE
 from drupelet_host.base.output import printable
 from drupelet_host.keys.key_folder import ROWS, ChainState, KeysError
-from drupelet_transports.base import TransportError
-from drupelet_transports.serial_host import remedy
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.host.serial_line import remedy
 
 _BAUD = 115200
 _READ_S = 0.1

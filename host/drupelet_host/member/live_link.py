@@ -28,8 +28,8 @@ from drupelet.wire.compact.hello import COMPACT, PLAIN
 from drupelet.wire.profiles import PROFILE_BSP_0
 from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.home.config import Peer
-from drupelet_transports.framing import wire_size_max
-from drupelet_transports.url import Url
+from drupelet_transports.common.framing import wire_size_max
+from drupelet_transports.common.url import Url
 
 MODES = {"interactive": INTERACTIVE, "batch": BATCH, "auto": AUTO}
 PROFILES = {

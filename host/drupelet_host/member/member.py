@@ -35,7 +35,7 @@ from drupelet_host.member.undeliverable import Undeliverable
 from drupelet_host.store import database, outbox, restored
 from drupelet_host.store.long_bodies import PARTS_HOST_MAX
 from drupelet_host.store.sqlite_store import SqliteStore
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.url import parse_url
 
 # Host-sized tables: 1,024 messages on their way to 32 peers take about 200 KB.
 GROUPS_HOST_MAX = 16

@@ -14,7 +14,7 @@ from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_host.base import clock
 from drupelet_host.remote.store_service import StoreService
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_transports.host.mqtt_host import MqttClient
 
 # How long a client waits for the answer to one call.
 ANSWER_S = 5.0

@@ -36,7 +36,7 @@ from drupelet_host.member.member import CLONES
 from drupelet_host.member.status import DOWN, foreign_text, jams, last_status
 from drupelet_host.store import database
 from drupelet_host.view.log_view import LogView
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.url import parse_url
 
 OK = "ok"
 WARN = "warn"

@@ -19,7 +19,7 @@ from drupelet_host.broker import Broker
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.pipe import End
 from drupelet_tools.bench.profiles import Profile
-from drupelet_transports.mqtt_host import MqttClient, MqttTransport
+from drupelet_transports.host.mqtt_host import MqttClient, MqttTransport
 
 COUNTS = (1500, 5000)
 AWAY_S = 20

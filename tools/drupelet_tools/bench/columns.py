@@ -26,7 +26,7 @@ def explain(about: str, columns: Sequence[Column]) -> str:
 
 
 ROOMS = (
-    Column("room", "a folder of the core or of the host, or a module", text=True),
+    Column("room", "a folder of the core, the host or the carriers, or a module", text=True),
     Column("modules", "its modules; of the core those that a board can load"),
     Column("micro", "code lines of it in the micro set"),
     Column("small", "code lines of it in the small set, on a plain cable"),
@@ -38,7 +38,7 @@ HOST_ROOMS = (
     ROOMS[1],
     Column(
         "code_lines",
-        "of a room of the host: lines that are not blank, comment or docstring",
+        "outside of the core: lines that are not blank, comment or docstring",
         "lines",
     ),
     ROOMS[-1],

@@ -104,7 +104,7 @@ def ram(
 
 @app.command(
     help=explain(
-        "The rooms of core and host, their code lines, and how deep the core's imports go.",
+        "The rooms of core, host and carriers, and how deep the core's imports go.",
         (*ROOMS, *(column for column in HOST_ROOMS if column not in ROOMS)),
     )
 )
@@ -113,10 +113,14 @@ def rooms(as_json: AsJson = False) -> None:
     from drupelet_tools.bench import rooms as table
     from drupelet_tools.bench.table import Table, show
 
-    rows, host = table.rows(), table.host_rows()
+    rows, host, carriers = table.rows(), table.rows_of(table.HOST), table.rows_of(table.CARRIERS)
     title = f"Rooms of the core; the longest chain of imports has {table.floors()} floors"
-    tables = [Table(title, ROOMS, rows), Table("Rooms of the host", HOST_ROOMS, host)]
-    show(tables, rows, as_json, {"host": host})
+    tables = [
+        Table(title, ROOMS, rows),
+        Table("Rooms of the host", HOST_ROOMS, host),
+        Table("Rooms of the carriers", HOST_ROOMS, carriers),
+    ]
+    show(tables, rows, as_json, {"host": host, "carriers": carriers})
 
 
 @app.command(help=explain("Images of firmware sets on emulated boards, as they run.", BOARD))

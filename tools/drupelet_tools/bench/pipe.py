@@ -30,9 +30,9 @@ from drupelet_host.store.sqlite_store import SqliteStore
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.profiles import Profile
 from drupelet_tools.bench.sealed import SealedEnds
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.stick import Stick
-from drupelet_transports.visit import Visit
+from drupelet_transports.stick.plain_visit import Visit
+from drupelet_transports.stick.sealed_visit import SealedVisit
+from drupelet_transports.stick.stick import Stick
 
 EPOCH_MS = 1000
 # Files in RAM, where the system has them: the stores are not what is measured.

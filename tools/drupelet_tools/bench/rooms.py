@@ -1,4 +1,4 @@
-"""The rooms of the core and of the host: who may import whom, and code lines per room.
+"""The rooms of the core, the host and the carriers: who may import whom, and code lines per room.
 
 A module of a room imports its own room and those named here, nothing else (see `house`). Tests
 hold it (tests/test_tidy.py); `drupelet bench rooms` prints it.
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import drupelet
 import drupelet_host
+import drupelet_transports
 from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
 from drupelet_tools.flash.sets import Built, Choice, count_lines, table, texts
@@ -77,6 +78,18 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
     "broker": set(),
 }
 HOST = House("drupelet_host", Path(drupelet_host.__path__[0]).resolve(), HOST_MAY_IMPORT)
+# The carriers; a board loads none of `host`.
+CARRIERS = House(
+    "drupelet_transports",
+    Path(drupelet_transports.__path__[0]).resolve(),
+    {
+        "common": set(),
+        "seal": {"common"},
+        "stick": set(),
+        "board": {"common"},
+        "host": {"common"},
+    },
+)
 
 
 def unlisted() -> list[str]:
@@ -126,12 +139,12 @@ def code_lines() -> dict[str, dict[str, int]]:
     return lines
 
 
-def host_rows() -> list[dict[str, object]]:
-    """A row for each room of the host."""
-    known = HOST.modules()
+def rows_of(house: House) -> list[dict[str, object]]:
+    """A row for each room of the host or of the carriers."""
+    known = house.modules()
     rows: list[dict[str, object]] = []
-    for room, others in HOST.may_import.items():
-        paths = [path for name, path in known.items() if HOST.room_of(name) == room]
+    for room, others in house.may_import.items():
+        paths = [path for name, path in known.items() if house.room_of(name) == room]
         rows.append({
             "room": room,
             "modules": sum(path.name != "__init__.py" for path in paths),

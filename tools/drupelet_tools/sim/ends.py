@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drupelet.store.flash_store import FlashStore
     from drupelet.telemetry.black_box import BlackBox
     from drupelet_tools.sim.hoststore import MemoryStore
-    from drupelet_transports.sealed import Sealed
+    from drupelet_transports.seal.sealed_carrier import Sealed
 
 CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
 

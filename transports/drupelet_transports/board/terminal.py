@@ -5,11 +5,11 @@ import os
 from drupelet.base.compat import const
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.base.time_ms import elapsed_ms
-from drupelet_transports.stream_board import StreamBoard
+from drupelet_transports.board.stream import StreamBoard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet_transports.stream_board import Stream
+    from drupelet_transports.board.stream import Stream
 
 # fcntl(2), the same numbers on every Linux that MicroPython's unix port runs on.
 _F_GETFL = const(3)

@@ -4,7 +4,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy
-from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.common.transport import E_CLOSED, Transport
 
 # Frames per queue: as many as a link sends in a short epoch.
 _QUEUE_FRAMES = const(8)

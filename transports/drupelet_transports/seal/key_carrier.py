@@ -5,7 +5,7 @@ It sends and handles frames of kind 0x56; the link sees only its own frames.
 
 from drupelet.channel.key_distribution import KIND_SENDER_KEY
 from drupelet.seal.record import CLOSED
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from drupelet.channel.key_distribution import KeyDistribution
     from drupelet.seal.seal import Seal
-    from drupelet_transports.base import Transport
+    from drupelet_transports.common.transport import Transport
 
 
 class KeyCarrier(Sealed):

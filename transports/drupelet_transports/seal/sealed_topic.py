@@ -8,14 +8,14 @@ from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.memory import copy
 from drupelet.channel.sender_keys import OVERHEAD
-from drupelet_transports.behind import Behind
+from drupelet_transports.common.wrapper import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.channel.sender_keys import SenderKeys
-    from drupelet_transports.base import Transport
+    from drupelet_transports.common.transport import Transport
 
 # Refused frames that one call reads, so that a flood cannot keep a board busy.
 _REFUSED_MAX = const(32)

@@ -1,6 +1,6 @@
 """Restricts a broker to this machine, for example so that the demo uses no network."""
 
-from drupelet_transports.base import TransportError
+from drupelet_transports.common.transport import TransportError
 
 
 def require_loopback(host: str) -> str:

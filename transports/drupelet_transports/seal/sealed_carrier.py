@@ -10,7 +10,7 @@ from drupelet.base.memory import copy, put_u16
 from drupelet.base.time_ms import elapsed_ms, later_ms
 from drupelet.seal.record import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
 from drupelet.seal.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
-from drupelet_transports.behind import Behind
+from drupelet_transports.common.wrapper import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from drupelet.seal.issue import Issuer
     from drupelet.seal.seal import Seal
-    from drupelet_transports.base import Transport
+    from drupelet_transports.common.transport import Transport
 
 # Frames without data for the link that one call reads, so that a flood cannot keep a board busy.
 _REFUSED_MAX = const(32)

@@ -22,9 +22,9 @@ from drupelet.base.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.seal.record import RENAMED
 from drupelet.seal.topic_names import topics
-from drupelet_transports import mqtt_access
-from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.mqtt_access import Access
+from drupelet_transports.common.transport import E_CLOSED, Transport
+from drupelet_transports.host import mqtt_access
+from drupelet_transports.host.mqtt_access import Access
 
 if TYPE_CHECKING:
     from drupelet.seal.seal import Seal

@@ -1,6 +1,6 @@
 """Base of carriers around another carrier: delegates its properties and `close`."""
 
-from drupelet_transports.base import Transport
+from drupelet_transports.common.transport import Transport
 
 
 class Behind(Transport):

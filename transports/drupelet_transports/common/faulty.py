@@ -7,7 +7,7 @@ mille. Wrap both ends for faults in both directions.
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.memory import copy
-from drupelet_transports.base import Transport
+from drupelet_transports.common.transport import Transport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

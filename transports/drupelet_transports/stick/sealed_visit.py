@@ -14,7 +14,7 @@ from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.memory import copy, get_u32, put_u32
 from drupelet.seal.record import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
 from drupelet.seal.seal import FINAL, TYPE_DATA
-from drupelet_transports.stick import (
+from drupelet_transports.stick.stick import (
     AHEAD_MAX,
     BUNDLE_SIZE_MAX,
     BUNDLES_MAX,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from drupelet.link.stick_visit import BundleLink
     from drupelet.seal.seal import Seal
-    from drupelet_transports.stick import BundleReader, BundleWriter, Stick
+    from drupelet_transports.stick.stick import BundleReader, BundleWriter, Stick
 
 _FINAL_SIZE = const(8)  # number u32, seen u32
 

@@ -2,7 +2,7 @@
 
 from drupelet.base.errors import PeerError
 from drupelet.base.memory import copy
-from drupelet_transports.framing import BLOCK_SIZE, stuff, unstuff
+from drupelet_transports.common.framing import BLOCK_SIZE, stuff, unstuff
 
 
 def cobs_encode(data: "bytes | bytearray") -> bytes:

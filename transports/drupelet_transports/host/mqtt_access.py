@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drupelet_transports.base import TransportError
+from drupelet_transports.common.transport import TransportError
 
 # The first byte of a TLS alert record (RFC 8446 section 5.1), which a server sends to a client
 # without TLS. No MQTT packet of a broker begins with it.

@@ -9,7 +9,7 @@ from binascii import hexlify
 
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
-from drupelet_transports.base import Transport
+from drupelet_transports.common.transport import Transport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ that has the URL and the remedy.
 
 from drupelet.base.compat import const
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
-from drupelet_transports.base import TransportError
-from drupelet_transports.loopback import is_digits
+from drupelet_transports.common.loopback import is_digits
+from drupelet_transports.common.transport import TransportError
 
 # The longest URL that is accepted: a path of 200 characters and all options fit.
 _URL_SIZE_MAX = const(256)

@@ -15,7 +15,7 @@ from drupelet.base.compat import ON_BOARD, const
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
-from drupelet_transports.stick_files import (
+from drupelet_transports.stick.stick_files import (
     SYNC,
     close_file,
     code_of,

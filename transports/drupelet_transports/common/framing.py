@@ -11,7 +11,7 @@ bytes, one more for every further 254.
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.memory import copy, crc16, put_u16
-from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.common.transport import E_CLOSED, Transport
 
 BLOCK_SIZE = const(254)  # the longest run that one code byte covers
 _CODE_FULL = const(255)  # the code of a block of 254 bytes that no zero follows

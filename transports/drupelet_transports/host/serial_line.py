@@ -9,9 +9,9 @@ from typing import Protocol
 import serial
 
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet_transports.base import E_CLOSED, TransportError
-from drupelet_transports.framing import RX_SIZE, StreamTransport
-from drupelet_transports.url import Url, parse_url
+from drupelet_transports.common.framing import RX_SIZE, StreamTransport
+from drupelet_transports.common.transport import E_CLOSED, TransportError
+from drupelet_transports.common.url import Url, parse_url
 
 BAUD = 115200
 # A server of a serial port is on the local network, so it answers quickly.

@@ -18,8 +18,7 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy, equal
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.seal.record import RENAMED
-from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.mqtt_packet import (
+from drupelet_transports.board.mqtt_packet import (
     CONNACK,
     DISCONNECT,
     PINGREQ,
@@ -35,7 +34,8 @@ from drupelet_transports.mqtt_packet import (
     short_into,
     subscribe_into,
 )
-from drupelet_transports.sockets import read, write
+from drupelet_transports.common.sockets import read, write
+from drupelet_transports.common.transport import E_CLOSED, Transport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

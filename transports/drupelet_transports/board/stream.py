@@ -5,8 +5,8 @@ MicroPython's `write(buf, offset, size)`.
 """
 
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
-from drupelet_transports.base import E_CLOSED
-from drupelet_transports.framing import StreamTransport
+from drupelet_transports.common.framing import StreamTransport
+from drupelet_transports.common.transport import E_CLOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.base.time_ms import elapsed_ms
-from drupelet_transports.base import E_CLOSED, Transport, TransportError
-from drupelet_transports.loopback import is_digits
-from drupelet_transports.sockets import read, write
+from drupelet_transports.common.loopback import is_digits
+from drupelet_transports.common.sockets import read, write
+from drupelet_transports.common.transport import E_CLOSED, Transport, TransportError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ Its order is that of `sealed_visit`, which devices use.
 """
 
 from drupelet.base.errors import OK
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.stick import AHEAD_MAX
+from drupelet_transports.stick.sealed_visit import SealedVisit
+from drupelet_transports.stick.stick import AHEAD_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.link.stick_visit import BundleLink
-    from drupelet_transports.stick import Stick
+    from drupelet_transports.stick.stick import Stick
 
 
 class Visit(SealedVisit):
