@@ -11,7 +11,7 @@ from pathlib import Path
 
 from drupelet.base.errors import OK
 from drupelet.seal.record import install
-from drupelet_host.provision import FlashKeys, RamKeys
+from drupelet_host.keys.provision import FlashKeys, RamKeys
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom

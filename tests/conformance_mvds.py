@@ -48,7 +48,7 @@ MVDS = [
              "        key = hmac(key, label)\n"
              "    return key",
              "    return key"),
-    Mutation("M5-3.1-03", "transports/drupelet_transports/url.py",
+    Mutation("M5-3.1-03", "transports/drupelet_transports/common/url.py",
              "allowed: tuple[str, ...] = ()", 'allowed: tuple[str, ...] = ("baud", "plain")'),
     Mutation("M5-3.2-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",

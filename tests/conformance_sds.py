@@ -162,7 +162,7 @@ SDS = [
              ""),
     Mutation("S-10-02", CORE + "channel/log.py",
              "            if want and not is_waiting:\n", "            if want and is_waiting:\n"),
-    Mutation("S-10-03", "host/drupelet_host/store_node.py",
+    Mutation("S-10-03", "host/drupelet_host/channel/store_node.py",
              "WHERE channel = ? AND hint = ?", "WHERE channel = ? AND hint >= ?"),
     Mutation("S-10-04", CORE + "channel/log.py",
              "                if self.check(row, now_ms, False) == 0:",

@@ -237,13 +237,13 @@ def blake2s(request):
 
 
 def cobs_encode(request):
-    from drupelet_transports import cobs
+    from drupelet_transports.common import cobs
 
     return {"wire": to_hex(cobs.cobs_encode(unhex(request["data"])))}
 
 
 def cobs_decode(request):
-    from drupelet_transports import cobs
+    from drupelet_transports.common import cobs
 
     return {"data": to_hex(cobs.cobs_decode(unhex(request["wire"])))}
 

@@ -17,7 +17,7 @@ from drupelet.node import (
 )
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
 
 EPOCH_MS = 1000
 ROUND_MS = 250

@@ -3,9 +3,9 @@
 from drupelet.base.limits import BODY_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1, SHARED, Link, Node
-from drupelet_host.cas import RemoteStore
-from drupelet_host.remote_log import LogReader, LogWriter, take_news
-from drupelet_host.remote_log_wire import FeedKeys
+from drupelet_host.remote.content_store import RemoteStore
+from drupelet_host.remote.log import LogReader, LogWriter, take_news
+from drupelet_host.remote.log_bytes import FeedKeys
 from ram_store import RamStore
 
 KEYS = FeedKeys(bytes(range(32)))

@@ -8,7 +8,7 @@ from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 from drupelet.wire.sds.nim import from_sds
-from drupelet_host.sds_nim_channel import NimChannel
+from drupelet_host.channel.nim_dialect import NimChannel
 from helpers_channel import START_MS
 
 ROOM = b"room"

@@ -32,7 +32,7 @@ from drupelet.store import states as store_states
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.wire import bsp1
-from drupelet_host import database, room_sqlite, store_sqlite
+from drupelet_host.store import database, reclaim, sqlite_store
 from drupelet_tools.telemetry import codes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -251,7 +251,7 @@ def test_spec_gives_the_clients_and_the_database() -> None:
     assert database._SCHEMA.strip() in section("8")
     states = re.findall(r"^\| (\d) \| (\w+)", section("8"), re.M)
     known = named(store_states, "STATE_")
-    known |= named(store_sqlite, "_STATE_") | named(room_sqlite, "_STATE_")
+    known |= named(sqlite_store, "_STATE_") | named(reclaim, "_STATE_")
     assert sorted(known.values()) == [int(number) for number, _ in states]
     assert [word for _, word in states][:5] == [
         name.lower() for name in sorted(known, key=known.__getitem__)

@@ -5,8 +5,9 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from drupelet import __version__
 from drupelet_tools import docs
 from drupelet_tools.bench import rooms
+from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +59,7 @@ INSIDE = {
     "tools/drupelet_tools/sim/on-board": "breaks states of the core to see them refused",
     "tools/drupelet_tools/sim/rows.py": "checks the engine's tables after each frame",
     "tools/drupelet_tools/telemetry/session.py": "Spark's session ends by its private names",
-    "transports/drupelet_transports/mqtt_host.py": "paho tells by no other name what came in",
+    "transports/drupelet_transports/host/mqtt_host.py": "paho tells by no other name what came in",
 }
 # What of the engine anybody may import: what a client is and is asked, and numbers of members.
 ENGINE_DOORS = {"drupelet.engine.body", "drupelet.engine.members"}
@@ -173,19 +175,71 @@ def test_boards_import_each_other_in_no_circle() -> None:
 
 def test_rooms_of_the_core_import_only_those_named() -> None:
     """Nor for types: what a module asks of another room's class is a port."""
-    assert {rooms.room_of(module) for module in rooms.modules()} - {""} == set(rooms.MAY_IMPORT)
-    none(rooms.strangers())
+    core = rooms.CORE
+    assert {core.room_of(module) for module in core.modules()} - {""} == set(core.may_import)
+    none(core.strangers())
 
 
 def test_modules_of_the_core_import_each_other_in_no_circle() -> None:
     """Not for types, nor when a function runs."""
-    rooms.check_circles()
-    assert rooms.imports()["drupelet.engine.core"] > {"drupelet.engine.graph"}
+    rooms.CORE.check_circles()
+    assert rooms.CORE.imports()["drupelet.engine.core"] > {"drupelet.engine.graph"}
+
+
+@pytest.mark.parametrize("house", [rooms.HOST, rooms.CARRIERS], ids=lambda house: house.package)
+def test_rooms_of_host_and_carriers_import_only_those_named(house: House) -> None:
+    """A row names only rooms of rows before it, and none that its modules do not need."""
+    assert {house.room_of(module) for module in house.modules()} - {""} == set(house.may_import)
+    order = list(house.may_import)
+    none(
+        [
+            f"{room} may import {other}, which does not stand before it"
+            for room, others in house.may_import.items()
+            for other in others
+            if order.index(other) >= order.index(room)
+        ]
+    )
+    none(house.strangers() + house.idle())
+
+
+def test_modules_of_host_and_carriers_import_each_other_in_no_circle() -> None:
+    """Not for types, nor when a function runs."""
+    rooms.CARRIERS.check_circles()
+    rooms.HOST.check_circles()
+    assert rooms.HOST.imports()["drupelet_host.agent.loop"] > {"drupelet_host.agent.brokers"}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from drupelet_host.agent.loop import Agent",
+        "from drupelet_host.agent import loop",
+        "import drupelet_host.agent.loop",
+        "if TYPE_CHECKING:\n    from drupelet_host.agent.loop import Agent",
+        "def load():\n    from drupelet_host.agent.loop import Agent",
+        "async def load():\n    from drupelet_host.agent.loop import Agent",
+    ],
+)
+def test_an_import_that_no_room_is_named_for_is_found(planted: str, tmp_path: Path) -> None:
+    """In modules that stand where the host's do; also the circle, and arrows without need."""
+    for name, text in {
+        "home/config.py": planted,
+        "agent/loop.py": "from drupelet_host.home.config import load",
+    }.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    house = replace(rooms.HOST, root=tmp_path)
+    wrong = "drupelet_host.home.config imports drupelet_host.agent.loop: home may not import agent"
+    assert house.strangers() == [wrong]
+    assert "agent may import keys, and does not" in house.idle()
+    assert "agent may import home, and does not" not in house.idle()
+    with pytest.raises(CycleError):
+        house.check_circles()
 
 
 def test_imports_inside_of_functions_are_listed() -> None:
     none(rooms.unlisted())
-    late = {(a, b) for a, targets in rooms.imports(late=True).items() for b in targets}
+    late = {(a, b) for a, targets in rooms.CORE.imports(late=True).items() for b in targets}
     assert late >= rooms.LATE, f"listed, and not there: {rooms.LATE - late}"
 
 
@@ -432,7 +486,11 @@ def test_package_json_lists_files_that_exist() -> None:
     for target, source in package["urls"]:
         assert (ROOT / source).is_file() and source.endswith(target)
     listed = {target for target, _ in package["urls"]}
-    assert {"boards/rp2/main.py", "drupelet/node.py", "drupelet_transports/stick.py"} <= listed
+    assert {
+        "boards/rp2/main.py",
+        "drupelet/node.py",
+        "drupelet_transports/stick/stick.py",
+    } <= listed
 
 
 def test_manifest_freezes_packages_that_exist() -> None:

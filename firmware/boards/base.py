@@ -115,6 +115,6 @@ class BasePort:
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "StickPort":
         """Return the stick in a folder that the operating system mounts."""
-        from drupelet_transports.stick import Stick
+        from drupelet_transports.stick.stick import Stick
 
         return Stick(path, own_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from drupelet_transports.mqtt_board import MqttClient
+    from drupelet_transports.board.mqtt_board import MqttClient
 
 # The longest TLS or login file; a CA certificate has about 2 KB.
 _FILE_SIZE_MAX = const(8192)
@@ -30,8 +30,8 @@ def open_client(
     config: dict, url: str, random_byte: "Callable[[], int]", say: "Callable[[str], None]"
 ) -> "MqttClient":
     """Return a client for the broker of a URL; it reports failures to `say`. DrupeletError."""
-    __import__("drupelet_transports.mqtt_packet")
-    from drupelet_transports.mqtt_board import MqttClient
+    __import__("drupelet_transports.board.mqtt_packet")
+    from drupelet_transports.board.mqtt_board import MqttClient
 
     where, prefix = url.split("://")[1].split("/", 1)
     host, port = where.rsplit(":", 1)

@@ -14,7 +14,7 @@ import sdcard
 
 from drupelet.base.compat import const
 from drupelet.base.time_ms import elapsed_ms
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 # How often a socket without a switch is probed: each probe waits for the card's timeout.
 _ASK_MS = const(5000)

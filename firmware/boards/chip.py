@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from boards.ports import DevicePort, RtcPort, Take
     from boards.volts import Battery
     from boards.wifi import Wifi
-    from drupelet_transports.stream_board import StreamBoard
+    from drupelet_transports.board.stream import StreamBoard
 
 # Ports count time from 1970 or from 2000; messages and the black box from 1970.
 _ORIGIN_MS = 0
@@ -49,7 +49,7 @@ _RX_SIZE = const(2080)
 
 
 def take_apart(url: str) -> "tuple[str, str, dict[str, str]]":
-    """Return scheme, place and options of a URL (`drupelet_transports.url` lists them)."""
+    """Return scheme, place and options of a URL (`drupelet_transports.common.url` lists them)."""
     scheme, rest = url.split(":", 1)
     text = ""
     if "?" in rest:
@@ -147,7 +147,7 @@ class ChipPort(BasePort):
 
     def open_line(self, url: str) -> "StreamBoard":
         """Open a UART by its number, or the console, which then is only the peer's line."""
-        from drupelet_transports.stream_board import StreamBoard
+        from drupelet_transports.board.stream import StreamBoard
 
         scheme, where, options = take_apart(url)
         frame_size_max = int(options.get("frame", FRAME_SIZE_MAX))

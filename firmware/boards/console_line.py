@@ -1,7 +1,7 @@
 """The console as a serial line: frames over a Pico's USB cable.
 
 Meanwhile Ctrl-C is a byte like any other. The four bytes 00 03 03 00 (Ctrl-@ Ctrl-C Ctrl-C Ctrl-@)
-bring the prompt of MicroPython back. No frame contains them: in COBS (drupelet_transports/
+bring the prompt of MicroPython back. No frame contains them: in COBS (drupelet_transports/common/
 framing.py) the first 03 announces two more bytes before the delimiter, but there is only one.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from drupelet.node import Node
     from drupelet.seal.seal import Seal
     from drupelet.telemetry.black_box import BlackBox
-    from drupelet_transports.base import Transport
+    from drupelet_transports.common.transport import Transport
 
 # Power states of the black box (docs/SPEC.md 6).
 _LIGHT_SLEEP = const(1)

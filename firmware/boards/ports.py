@@ -21,7 +21,7 @@ from drupelet.link.link import Link
 from drupelet.node import Node
 from drupelet.seal.seal import Seal
 from drupelet.telemetry.black_box import BlackBox
-from drupelet_transports.base import Transport
+from drupelet_transports.common.transport import Transport
 
 # Prints one line of JSON.
 Say = Callable[[str], None]
@@ -108,7 +108,7 @@ class ConsolePort(Protocol):
 
 
 class LinePort(Protocol):
-    """A serial carrier: a `drupelet_transports.base.Transport` that is its own KeeperPort."""
+    """A serial carrier: a `transport.Transport` that is its own KeeperPort."""
 
     up: bool
     """Whether a frame can be sent now."""
@@ -133,7 +133,7 @@ class NetworkPort(KeeperPort, Protocol):
 
 
 class StickPort(Protocol):
-    """A socket for sticks: a `drupelet_transports.stick.Stick`, or an SD card."""
+    """A socket for sticks: a `drupelet_transports.stick.stick.Stick`, or an SD card."""
 
     def present(self) -> bool:
         """Whether there is a stick now."""

@@ -59,7 +59,7 @@ class Sealing:
         url = peer["url"]
         kind = self._kind(url)
         if kind != CARRIER_STICK:
-            __import__("drupelet_transports.sealed")
+            __import__("drupelet_transports.seal.sealed_carrier")
         if kind == CARRIER_SERIAL:
             return setup.open_line(url)
         if kind == CARRIER_MQTT:
@@ -108,7 +108,7 @@ class Sealing:
         if self._topics is not None:
             carrier = self._topics.beside(peer, carrier, seal, link)
         else:
-            from drupelet_transports.sealed import Sealed
+            from drupelet_transports.seal.sealed_carrier import Sealed
 
             carrier = Sealed(carrier, seal, setup.port.now_ms, self.buf)
         device.add_live(carrier, link)

@@ -121,7 +121,7 @@ class Setup:
 
     def open_line(self, url: str) -> "LinePort":
         """Open a serial line."""
-        __import__("drupelet_transports.framing")
+        __import__("drupelet_transports.common.framing")
         return self.port.open_line(url)
 
     @staticmethod

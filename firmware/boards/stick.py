@@ -2,7 +2,7 @@
 
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
-from drupelet_transports.sealed_visit import SealedVisit
+from drupelet_transports.stick.sealed_visit import SealedVisit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from boards.ports import DevicePort
     from drupelet.link.stick_visit import BundleLink
     from drupelet.seal.seal import Seal
-    from drupelet_transports.stick import Stick
+    from drupelet_transports.stick.stick import Stick
 
 
 # How often to look for a stick: whoever plugged it in is waiting.

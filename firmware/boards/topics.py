@@ -17,8 +17,8 @@ from drupelet.channel.sender_keys import SenderKeys
 from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_UDP
 from drupelet.link.topic import Topic
 from drupelet.wire.profiles import PROFILE_BSP_1
-from drupelet_transports.key_carrier import KeyCarrier
-from drupelet_transports.sealed_topic import SealedTopic
+from drupelet_transports.seal.key_carrier import KeyCarrier
+from drupelet_transports.seal.sealed_topic import SealedTopic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
     """Open the carrier of a topic; one on a peer's broker shares the peer's connection."""
     board = setup.device
     if url.startswith("udp:"):
-        from drupelet_transports.multicast import BoardMulticast
+        from drupelet_transports.common.multicast import BoardMulticast
 
         host, port = url.split("://")[1].split("?")[0].split(":")
         multicast = BoardMulticast(host, int(port), (url + "?interface=").split("?interface=")[1])

@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command line and exit; Ctrl-C while it loads is Ctrl-C, too."""
     try:
         _open_streams()
-        from drupelet_host.cli import main as run
+        from drupelet_host.cli.app import main as run
 
         run()
     except KeyboardInterrupt:

@@ -10,8 +10,8 @@ import pytest
 
 from board.hostile import CONNACK, SUBACK, HostileBroker, packet, publish, remaining
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet_transports import mqtt_board
-from drupelet_transports.mqtt_host import MqttClient, MqttTransport
+from drupelet_transports.board import mqtt_board
+from drupelet_transports.host.mqtt_host import MqttClient, MqttTransport
 
 INBOX, OUTBOX = b"000000a1/000000b2", b"000000b2/000000a1"
 LATE_S = 20.0

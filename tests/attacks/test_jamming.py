@@ -21,10 +21,11 @@ from drupelet.base.limits import (
     SEAL_STEPS_MAX,
 )
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.sim.broker import Mosquitto
-from drupelet_transports import mqtt_board, mqtt_host
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.board import mqtt_board
+from drupelet_transports.host import mqtt_host
+from drupelet_transports.seal.sealed_carrier import Sealed
 from seal_ends import A_ID, B_ID, KID, ROOT, Bytes, RamKeys, install
 
 SECONDS = 4.0

@@ -8,7 +8,7 @@ import pytest
 
 from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 A, B, C = b"\xaa\0\0\1", b"\xbb\0\0\2", b"\xcc\0\0\3"
 EARLY_S = 0

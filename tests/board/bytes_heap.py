@@ -14,9 +14,9 @@ if sys.argv[2] == "plain":
 
 from drupelet.base import memory  # noqa: E402
 from drupelet.base.hashes import Blake2s, MessageHash  # noqa: E402
-from drupelet_transports.faulty import FaultyTransport  # noqa: E402
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max  # noqa: E402
-from drupelet_transports.loop import pair  # noqa: E402
+from drupelet_transports.common.faulty import FaultyTransport  # noqa: E402
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max  # noqa: E402
+from drupelet_transports.common.in_process import pair  # noqa: E402
 
 ROUNDS = 40
 

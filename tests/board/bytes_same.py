@@ -15,7 +15,7 @@ if sys.argv[2] == "plain":
 
 from drupelet.base import memory  # noqa: E402
 from drupelet.base.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max  # noqa: E402
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max  # noqa: E402
 
 
 class Noise:

@@ -11,7 +11,7 @@ import time
 
 import micropython
 
-from drupelet_transports.mqtt_board import MqttClient
+from drupelet_transports.board.mqtt_board import MqttClient
 
 INBOX, OUTBOX = b"000000a1/000000b2", b"000000b2/000000a1"
 # Compiled firmware has its constants folded in and nothing to import them from.

@@ -23,8 +23,8 @@ from drupelet.base.memory import copy
 from drupelet.seal.record import install
 from drupelet.seal.seal import Seal, SealContext
 from drupelet.seal.sleep import export_into, import_from
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.seal.sealed_carrier import Sealed
 from seal_ends import A_ID, B_ID, FLAG_ISSUER, KID, ROOT, Bytes, RamKeys
 
 # Named constants are numbers in compiled firmware: these are those of the room `seal`.

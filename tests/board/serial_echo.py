@@ -13,7 +13,7 @@ import micropython
 
 sys.path[:0] = sys.argv[1].split(":")
 
-from drupelet_transports.serial_board import SerialBoard  # noqa: E402
+from drupelet_transports.board.terminal import SerialBoard  # noqa: E402
 
 transport = SerialBoard(sys.argv[2])
 frame = bytearray(transport.frame_size_max)

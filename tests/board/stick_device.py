@@ -12,7 +12,7 @@ import sys
 
 import vfs
 
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 A, B = b"\xaa\x00\x00\x01", b"\xbb\x00\x00\x02"
 SECTOR = 512

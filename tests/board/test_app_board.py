@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from host.conftest import Cable, Home, cable, make_home, wait_for

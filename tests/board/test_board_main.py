@@ -14,8 +14,8 @@ import pytest
 from board_box import EPOCH_MS, Box, box, command
 from drupelet.base.errors import OK
 from drupelet.store.flash_store import FlashStore
-from drupelet_host.files import HostFiles
-from drupelet_host.parse import split_body
+from drupelet_host.clients.default_body import split_body
+from drupelet_host.store.folder_files import HostFiles
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 

@@ -25,10 +25,10 @@ MODULES = [
     "drupelet.base.hashes",
     "drupelet.base.limits",
     "drupelet.base.memory",
-    "drupelet_transports.base",
-    "drupelet_transports.faulty",
-    "drupelet_transports.framing",
-    "drupelet_transports.loop",
+    "drupelet_transports.common.transport",
+    "drupelet_transports.common.faulty",
+    "drupelet_transports.common.framing",
+    "drupelet_transports.common.in_process",
 ]
 
 modes = pytest.mark.parametrize("mode", ["best", "plain"])

@@ -20,7 +20,7 @@ from board.hostile import (
     remaining,
 )
 from drupelet_host.broker import Broker
-from drupelet_transports.mqtt_host import MqttClient, MqttTransport
+from drupelet_transports.host.mqtt_host import MqttClient, MqttTransport
 
 DEVICE = Path(__file__).with_name("mqtt_device.py")
 # Code and all: the client must live beside a node, so its own test gives it little.

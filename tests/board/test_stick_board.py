@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 DEVICE = Path(__file__).with_name("stick_device.py")
 A, B = b"\xaa\0\0\1", b"\xbb\0\0\2"

@@ -12,8 +12,8 @@ from drupelet.link.topic import Topic
 from drupelet.node import Node
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_transports.base import Transport
-from drupelet_transports.sealed_topic import SealedTopic
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.seal.sealed_topic import SealedTopic
 from seal_ends import Bytes
 
 # Named constants are numbers in compiled firmware: their names are not there.

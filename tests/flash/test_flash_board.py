@@ -15,7 +15,7 @@ import pytest
 import serial
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host import config
+from drupelet_host.home import config
 from drupelet_tools.flash import repl, steps
 from drupelet_tools.flash.errors import CableError, FlashError
 from drupelet_tools.flash.flatten import TRACE

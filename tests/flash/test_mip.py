@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from drupelet_host import config
-from drupelet_host.board_settings import text_of
+from drupelet_host.home import config
+from drupelet_host.home.board_settings import text_of
 from drupelet_tools.docs import DEPENDENCIES
 from drupelet_tools.flash import alive, board_keys, repl
 from drupelet_tools.flash.deliver import write_file

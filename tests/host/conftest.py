@@ -15,11 +15,13 @@ from typing import Any, ClassVar
 import pytest
 
 from drupelet.base.errors import StorageError
-from drupelet_host import config, database, mailbox, provision
 from drupelet_host.broker import Broker
-from drupelet_host.config import Config, Peer
-from drupelet_host.log_view import LogView
-from drupelet_host.status import last_status
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.keys import provision
+from drupelet_host.member.status import last_status
+from drupelet_host.store import database, outbox
+from drupelet_host.view.log_view import LogView
 from drupelet_tools.telemetry import job
 from drupelet_tools.telemetry.lake import open_lake
 from drupelet_tools.terminal import Terminal
@@ -92,7 +94,7 @@ class Home:
         """As `drupelet put`, without the cost of a process."""
         connection = database.connect(self.path / "store.db")
         try:
-            mailbox.post(connection, text.encode())
+            outbox.post(connection, text.encode())
         finally:
             connection.close()
 

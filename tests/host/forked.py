@@ -18,8 +18,8 @@ from multiprocessing.reduction import DupFd
 from typing import IO, Any
 
 _LOADED = [
-    "drupelet_host.entry", "drupelet_host.cli", "drupelet_host.agent", "drupelet_tools.cli",
-    __name__,
+    "drupelet_host.entry", "drupelet_host.cli.app", "drupelet_host.agent.loop",
+    "drupelet_tools.cli", __name__,
 ]  # fmt: skip
 _context = multiprocessing.get_context("forkserver")
 

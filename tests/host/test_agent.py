@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drupelet_host.broker import Broker
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from host.conftest import Cable, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from host.conftest import Cable, Home, wait_for

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import broker_access
-from drupelet_host.config import Config, ConfigError, load
-from drupelet_host.config import Peer as PeerRow
-from drupelet_host.doctor import examine
-from drupelet_host.lines import Brokers
-from drupelet_host.private import PrivateError
-from drupelet_transports.base import TransportError
-from drupelet_transports.url import parse_url
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.home import broker_access
+from drupelet_host.home.config import Config, ConfigError, load
+from drupelet_host.home.config import Peer as PeerRow
+from drupelet_host.home.private_files import PrivateError
+from drupelet_host.view.doctor import examine
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
 from host.conftest import Home, share_keys, wait_for
 from host.guarded_broker import PASSWORD, Guarded, login
 

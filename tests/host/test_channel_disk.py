@@ -9,11 +9,11 @@ import pytest
 
 from drupelet.base.errors import E_STORAGE, OK, StorageError
 from drupelet.node import Node
-from drupelet_host import clock
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from drupelet_host.channels import AgentChannel, history
-from drupelet_host.config import Shared
-from drupelet_host.store_node import StoreNode
+from drupelet_host.agent.channels import AgentChannel, history
+from drupelet_host.base import clock
+from drupelet_host.channel.store_node import StoreNode
+from drupelet_host.home.config import Shared
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, wire
 from opened import opened
 from ram_store import RamStore

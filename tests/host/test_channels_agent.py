@@ -14,12 +14,15 @@ from typer.testing import CliRunner
 from drupelet.base.errors import OK, DrupeletError
 from drupelet.channel.channel import open_channel
 from drupelet.node import Node
-from drupelet_host import backup, cli, clock, config
+from drupelet_host.agent.channels import AgentChannel, history, settings_of
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from drupelet_host.channels import AgentChannel, history, settings_of
-from drupelet_host.commands import ask_agent
-from drupelet_host.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
+from drupelet_host.cli import app
+from drupelet_host.cli.common import ask_agent
+from drupelet_host.home import config
+from drupelet_host.home.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
+from drupelet_host.member import backup
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, wire
 from host.conftest import Home, share_keys, wait_for
 from opened import opened
@@ -32,7 +35,7 @@ IDS = {name: 0xA0000001 + row for row, name in enumerate(NAMES)}
 def run(home: Home, *words: str) -> str:
     """A command in this process; what it printed."""
     done = CliRunner().invoke(
-        cli.app, ["channel", *words, "--home", str(home.path), "--json"], catch_exceptions=False
+        app.app, ["channel", *words, "--home", str(home.path), "--json"], catch_exceptions=False
     )
     assert done.exit_code == 0, done.output
     return done.output
@@ -125,7 +128,7 @@ def test_a_peer_that_is_added_is_in_the_channel_at_once(
     c.start("--wait")
     for home in (a, b):
         words = ["peer", "add", "c", c.id.hex(), url, "--epoch-ms", "50"]
-        done = CliRunner().invoke(cli.app, [*words, "--home", str(home.path)])
+        done = CliRunner().invoke(app.app, [*words, "--home", str(home.path)])
         assert done.exit_code == 0, done.output
     say(c, "from c")
     for home in (a, b, c):

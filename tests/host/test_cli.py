@@ -14,12 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 import drupelet
-from drupelet_host import clock, config, database, mailbox, output
-from drupelet_host.agent import Agent, visit_alone
-from drupelet_host.cli import _show_log, app
-from drupelet_host.commands import table
-from drupelet_host.config import Peer
-from drupelet_host.log_view import LogView, author_of
+from drupelet_host.agent.loop import Agent, visit_alone
+from drupelet_host.base import clock, output
+from drupelet_host.cli.app import _show_log, app
+from drupelet_host.cli.common import table
+from drupelet_host.home import config
+from drupelet_host.home.config import Peer
+from drupelet_host.store import database, outbox
+from drupelet_host.view.log_view import LogView, author_of
 from host import forked
 from host.conftest import COMMAND, WAIT_S, Home, share_keys, wait_for
 
@@ -99,7 +101,7 @@ def test_a_dash_is_standard_input(make_home: MakeHome) -> None:
     done = run("put", "--home", str(home.path), "-", input="frost\n-2.5 C")
     assert done.returncode == 0 and done.stdout.startswith("12 bytes accepted")
     with contextlib.closing(database.connect(home.path / "store.db")) as connection:
-        assert [letter.payload for letter in mailbox.letters(connection, 9)] == [b"frost\n-2.5 C"]
+        assert [letter.payload for letter in outbox.letters(connection, 9)] == [b"frost\n-2.5 C"]
     assert_refused(run("put", "--home", str(home.path), "-", input=""), "an empty message")
 
 
@@ -400,11 +402,11 @@ def test_the_log_as_a_table(make_home: MakeHome) -> None:
 
 def test_docs_are_what_the_program_says() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "drupelet_host.cli_docs"],
+        [sys.executable, "-m", "drupelet_host.cli.docs"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     page = Path(__file__).parents[2] / "docs" / "cli.md"
-    assert page.read_text() == done.stdout, "run: python -m drupelet_host.cli_docs > docs/cli.md"
+    assert page.read_text() == done.stdout, "run: python -m drupelet_host.cli.docs > docs/cli.md"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet_host.clients.home import COMMANDS_KEY_NAME
-from drupelet_host.config import Peer
+from drupelet_host.clients.home_groups import COMMANDS_KEY_NAME
+from drupelet_host.home.config import Peer
 from host.conftest import Cable, Home, share_keys, wait_for
 
 A, B = 0xA0000001, 0xB0000002

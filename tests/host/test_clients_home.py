@@ -10,11 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.base.errors import DrupeletError, StorageError
-from drupelet_host import cli, clock, config, private
+from drupelet_host.base import clock
+from drupelet_host.cli import app
 from drupelet_host.clients.carriers import Carriers
-from drupelet_host.clients.home import checked, command_root, write_key
-from drupelet_host.config import Config, Peer
-from drupelet_host.member import Member
+from drupelet_host.clients.home_groups import checked, command_root, write_key
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.member import Member
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def settings(tmp_path: Path) -> Config:
 
 
 def run(*words: str) -> str:
-    result = CliRunner().invoke(cli.app, list(words), catch_exceptions=False)
+    result = CliRunner().invoke(app.app, list(words), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -62,7 +64,7 @@ def test_a_command_key_that_cannot_be_made_is_refused(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     member = Member(settings)
-    monkeypatch.setattr(private, "_write", full)
+    monkeypatch.setattr(private_files, "_write", full)
     said = json.dumps({"board": "soil", "operation": "report", "value": 0})
     with pytest.raises(StorageError, match=r"commands\.key: cannot be written \(No space left"):
         member.clients.command(said, clock.now_ms())

@@ -6,18 +6,18 @@ import pytest
 
 from drupelet.base.errors import CapacityError, PeerError
 from drupelet.store.states import STATE_DELETED
-from drupelet_host import clock
-from drupelet_host.cas import FolderStore
+from drupelet_host.base import clock
 from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers
+from drupelet_host.clients.feed_notices import Feed, Feeds, decode_feed
 from drupelet_host.clients.notices import (
     AHEAD_MS_MAX,
     STRANGERS_PER_SENDER_MAX,
     TIMESTAMP_MS_MAX,
 )
 from drupelet_host.clients.public import RandomSharing, join_topic, topic_descriptor
-from drupelet_host.config import Config, Peer
-from drupelet_host.feeds import Feed, Feeds, decode_feed
-from drupelet_host.remote_log import LogReader, LogWriter, take_news
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.remote.content_store import FolderStore
+from drupelet_host.remote.log import LogReader, LogWriter, take_news
 from helpers import Draw
 from helpers_clients import World
 from helpers_remote import Device, upload

@@ -8,8 +8,8 @@ from typing import Any
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.command import COMMANDS_CLIENT_ID
-from drupelet_host import database
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
+from drupelet_host.store import database
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from host.conftest import Cable, Home, wait_for

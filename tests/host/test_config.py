@@ -9,14 +9,18 @@ import pytest
 from drupelet.base.hashes import group_id_into
 from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
-from drupelet_host import config, config_lock, family
-from drupelet_host.boards import BOARD_UNKNOWN, BOARDS
-from drupelet_host.clients.chat import CHAT_CLIENT_ID
-from drupelet_host.clients.known import CARRIERS_CLIENT_ID
-from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
-from drupelet_host.config import Config, ConfigError, Peer
-from drupelet_host.config_lock import changing
-from drupelet_host.feeds import FEEDS_CLIENT_ID
+from drupelet_host.clients.public import topic_descriptor
+from drupelet_host.home import config, edit_lock
+from drupelet_host.home.board_kinds import BOARD_UNKNOWN, BOARDS
+from drupelet_host.home.client_ids import (
+    CARRIERS_CLIENT_ID,
+    CHAT_CLIENT_ID,
+    FEEDS_CLIENT_ID,
+    PUBLIC_CLIENT_ID,
+)
+from drupelet_host.home.config import Config, ConfigError, Peer
+from drupelet_host.home.edit_lock import changing
+from drupelet_host.member import family
 from drupelet_tools.telemetry import codes, energy
 
 GOOD = """
@@ -263,7 +267,7 @@ def test_who_changes_the_file_for_ever_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(tmp_path, GOOD)
-    monkeypatch.setattr(config_lock, "_WAIT_S_MAX", 0.05)
+    monkeypatch.setattr(edit_lock, "_WAIT_S_MAX", 0.05)
     with changing(tmp_path):
         for change in (
             lambda: config.add_peer(tmp_path, Peer("b", b"bbbb", "stick:")),

@@ -14,12 +14,15 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import SEAL_JUMP
 from drupelet.base.memory import put_u32
 from drupelet.seal.record import RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_SIZE, finish
-from drupelet_host import clock, config, doctor, mailbox, private
-from drupelet_host.config import Peer
-from drupelet_host.doctor import FAIL, WARN, Check
-from drupelet_host.keys import HostKeys
-from drupelet_host.member import CLONES, Member
-from drupelet_host.sealing import Sealing
+from drupelet_host.base import clock
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys.key_folder import HostKeys
+from drupelet_host.keys.sealing import Sealing
+from drupelet_host.member.member import CLONES, Member
+from drupelet_host.store import outbox
+from drupelet_host.view import doctor
+from drupelet_host.view.doctor import FAIL, WARN, Check
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]
@@ -72,7 +75,7 @@ def test_all_is_well(home: Home) -> None:
 def test_a_clock_behind_the_newest_message(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(config.load(home.path))
     member.commit()
-    mailbox.post(member.store.connection, b"now")
+    outbox.post(member.store.connection, b"now")
     member.publish_letters(clock.now_ms())
     member.close(clock.now_ms())
     assert found(home) == {}
@@ -245,7 +248,7 @@ def test_clock_and_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lock_that_somebody_holds(home: Home) -> None:
-    with private.locked(home.path / "keys/b0000002.live.lock"):
+    with private_files.locked(home.path / "keys/b0000002.live.lock"):
         assert "b0000002.live.lock: held" in found(home, WARN)["locks"].text
     assert found(home) == {}
 

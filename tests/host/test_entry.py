@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from host.conftest import COMMAND, Home, wait_for
 
 A, B = 0xA0000001, 0xB0000002
@@ -49,7 +49,7 @@ from drupelet_host import entry
 
 class Loading:
     def find_spec(self, name, path=None, target=None):
-        if name == "drupelet_host.cli":
+        if name == "drupelet_host.cli.app":
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Loading())

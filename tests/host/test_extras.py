@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import extras
+from drupelet_host.cli import extras
 
 ROOT = Path(__file__).parents[2]
 MODULES = tuple(module for listed in extras.EXTRA_MODULES.values() for module in listed)

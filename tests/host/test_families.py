@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from drupelet.node import CARRIER_SERIAL, INVISIBLE, SHARED
-from drupelet_host import config
 from drupelet_host.broker import Broker
-from drupelet_host.config import PROFILES_OF, Config, Peer
-from drupelet_host.member import Member
+from drupelet_host.home import config
+from drupelet_host.home.config import PROFILES_OF, Config, Peer
+from drupelet_host.member.member import Member
 from host.conftest import Cable, Home, share_keys, wait_for
 
 A, B = 0xA0000001, 0xB0000002

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import config
-from drupelet_host.config import ConfigError, FeedSettings, Peer
+from drupelet_host.home import config
+from drupelet_host.home.config import ConfigError, FeedSettings, Peer
 from host.conftest import Cable, Home, wait_for
 
 A, B = 0xA0000001, 0xB0000002

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import StorageError
-from drupelet_host import clock, config
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
-from drupelet_host.cas import SqliteRemoteStore
-from drupelet_host.config import Config, FeedSettings, Peer
-from drupelet_host.feed_agent import AgentFeed
-from drupelet_host.feed_places import STORE_KEY_NAME, Places
-from drupelet_host.feeds import ACCESS_SIZE, Feed
-from drupelet_host.lines import Brokers
-from drupelet_host.member import Member
+from drupelet_host.clients.feed_notices import ACCESS_SIZE, Feed
+from drupelet_host.feeds.agent_feed import AgentFeed
+from drupelet_host.feeds.places import STORE_KEY_NAME, Places
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, FeedSettings, Peer
+from drupelet_host.member.member import Member
+from drupelet_host.remote.content_store import SqliteRemoteStore
 from host.conftest import Cable, Home, wait_for
 from host.test_feed_agent import wipe
 from opened import opened

@@ -7,19 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from drupelet_host import config, remote_log_home
 from drupelet_host.broker import Broker
-from drupelet_host.config import Config, Peer
-from drupelet_host.feed_root import FeedRoot
-from drupelet_host.feeds import Feed
-from drupelet_host.private import PrivateError
-from drupelet_host.remote_log import POLL_MS_MIN
+from drupelet_host.clients.feed_notices import Feed
+from drupelet_host.feeds import home_log
+from drupelet_host.feeds.root import FeedRoot
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.home.private_files import PrivateError
+from drupelet_host.remote.log import POLL_MS_MIN
 from host.conftest import Home, share_keys, wait_for
 
 A, C, D = 0xA0000001, 0xC0000003, 0xD0000004
 MakeHome = Callable[..., Home]
 # An agent waits so long for a store that does not answer, and does nothing else meanwhile.
-SOON = {"drupelet_host.remote_log_mqtt.ANSWER_S": 1.0}
+SOON = {"drupelet_host.remote.store_over_mqtt.ANSWER_S": 1.0}
 
 
 def texts(home: Home) -> list[str]:
@@ -135,17 +136,17 @@ def test_a_feed_that_is_not_to_be_read_is_looked_at_seldom(
         return revoked
 
     group = bytes(32)
-    monkeypatch.setattr(remote_log_home, "is_revoked", is_revoked)
-    monkeypatch.setattr(remote_log_home.host_api, "group_id", lambda *_: group)
+    monkeypatch.setattr(home_log, "is_revoked", is_revoked)
+    monkeypatch.setattr(home_log.host_api, "group_id", lambda *_: group)
     feed = Feed(bytes(32), group, ("place",))
     known = SimpleNamespace(feeds=SimpleNamespace(known=lambda: {b"cccc": feed}))
     member = SimpleNamespace(
         node=None, readings=0, numbers={b"cccc": 1}, config=SimpleNamespace(keys_path=Path("none"))
     )
     source = SimpleNamespace(period_s=0)  # whoever fetches from it fails
-    watch = remote_log_home.FeedWatch(member, known, lambda *_: source)  # type: ignore[arg-type]
+    watch = home_log.FeedWatch(member, known, lambda *_: source)  # type: ignore[arg-type]
     for now_ms in range(0, 20_000, 100):
-        monkeypatch.setattr(remote_log_home.clock, "now_ms", lambda now_ms=now_ms: now_ms)
+        monkeypatch.setattr(home_log.clock, "now_ms", lambda now_ms=now_ms: now_ms)
         assert watch.turn(now_ms) == 0
     assert 2 <= len(asked) <= 4
     assert watch.failures == (0 if revoked is True else len(asked))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import StorageError
-from drupelet_host import config, file_lock, private
+from drupelet_host.home import config, file_lock, private_files
 
 STARTS = 500
 # On a loaded machine who looks may get no time during the first of them.
@@ -21,7 +21,7 @@ LOOKS_MIN = 20
 LOOKER = """
 import select, sys
 from pathlib import Path
-from drupelet_host import config, file_lock
+from drupelet_host.home import config, file_lock
 
 home = Path(sys.argv[1])
 looks = 0
@@ -39,7 +39,7 @@ def home_lock(home: Path) -> AbstractContextManager[None]:
 
 
 def chain_lock(home: Path) -> AbstractContextManager[None]:
-    return private.locked(home / "a.live.lock")
+    return private_files.locked(home / "a.live.lock")
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def test_no_look_keeps_a_process_from_starting(
             try:
                 with lock(tmp_path):
                     pass
-            except (config.LockedError, private.BusyError):
+            except (config.LockedError, private_files.BusyError):
                 refused += 1
     assert not refused, f"{refused} of {starts} starts were refused"
 
@@ -79,7 +79,7 @@ def test_what_is_held_is_seen_and_who_ends_lets_go(tmp_path: Path) -> None:
     assert not file_lock.is_taken(path), "nobody holds the lock of a missing file"
     assert not path.exists(), "a look makes no file"
     code = (
-        "import sys; from pathlib import Path; from drupelet_host import config\n"
+        "import sys; from pathlib import Path; from drupelet_host.home import config\n"
         "with config.lock(Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.readline()\n"

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import CapacityError, PeerError, StorageError
-from drupelet_host import clock
-from drupelet_host.cas import CONTENT_SIZE_MAX
-from drupelet_host.channel_db import ChannelDatabase
-from drupelet_host.helpers_service import MAIL_KEPT_S, Helpers, RemoteHistory, RemoteMail
-from drupelet_host.mailserver import MailReader, MailServer, MailWriter, open_mail
-from drupelet_host.remote_log_service import (
+from drupelet_host.base import clock
+from drupelet_host.channel.store_node import StoreNode, catch_up
+from drupelet_host.remote.content_store import CONTENT_SIZE_MAX
+from drupelet_host.remote.helpers import MAIL_KEPT_S, Helpers, RemoteHistory, RemoteMail
+from drupelet_host.remote.log_bytes import put_field
+from drupelet_host.remote.mailbox import MailReader, MailServer, MailWriter, open_mail
+from drupelet_host.remote.store_service import (
     ASK,
     KEEP,
     MESSAGE,
@@ -21,8 +22,7 @@ from drupelet_host.remote_log_service import (
     StoreService,
     frames_of,
 )
-from drupelet_host.remote_log_wire import put_field
-from drupelet_host.store_node import StoreNode, catch_up
+from drupelet_host.store.channel_database import ChannelDatabase
 from helpers_channel import CHANNEL, START_MS, Talker, wire
 from helpers_remote import KEYS, Device
 from host.test_remote_log_service import CLIENT, KEY, Wire, memory

@@ -6,14 +6,14 @@ import pytest
 
 from drupelet.base.limits import SEAL_JUMP_AFTER
 from drupelet.node import CARRIER_SERIAL, PROFILE_BSP_1
-from drupelet_host import clock
-from drupelet_host.aead import Aead
-from drupelet_host.config import Peer
-from drupelet_host.lines import Line
-from drupelet_host.live import LiveLink
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.sealed import Sealed
-from drupelet_transports.url import parse_url
+from drupelet_host.agent.carrier_lines import Line
+from drupelet_host.base import clock
+from drupelet_host.base.aead import Aead
+from drupelet_host.home.config import Peer
+from drupelet_host.member.live_link import LiveLink
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.sealed_carrier import Sealed
 from helpers import Draw, Member
 from seal_ends import pair
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import doctor
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
+from drupelet_host.view import doctor
 from host.conftest import Cable, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from drupelet_host import clock, config, doctor, invitation, invite, private
-from drupelet_host.config import Peer
-from drupelet_host.invitation import Invitation, Reply
-from drupelet_host.keys import KeysError, look
-from drupelet_host.secret import Secret
+from drupelet_host.base import clock
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import invitation_bytes, invite
+from drupelet_host.keys.invitation_bytes import Invitation, Reply
+from drupelet_host.keys.key_folder import KeysError, look
+from drupelet_host.keys.secret import Secret
+from drupelet_host.view import doctor
 from host.conftest import COMMAND, Home, wait_for
 from host.test_cli import assert_refused
 
@@ -273,7 +276,7 @@ def test_a_cut_after_the_chains_were_written_begins_none_again(
     bob_words = words_of(bob, "join", str(usb / "i"))
     words_of(alice, "join", str(usb / "i.reply"))
     with monkeypatch.context() as patch:
-        patch.setattr(private, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(private_files, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             invite.confirm(config.load(alice.path), "bob", bob_words)
     assert list((alice.path / "keys").glob("*.pairing"))
@@ -298,7 +301,7 @@ def test_a_stick_without_modes_takes_it(
     monkeypatch.setattr(os, "fchmod", refused)
     invite.write_text(usb / "i", b"\x01\x01body")
     with pytest.raises(PermissionError):
-        private.create(alice.path / "x", b"")
+        private_files.create(alice.path / "x", b"")
 
 
 def test_keys_are_renewed_by_an_invitation(homes: tuple[Home, Home, Path]) -> None:
@@ -320,22 +323,24 @@ def test_the_bytes_are_those_of_the_specification() -> None:
     """docs/SPEC.md 8.3: any slip is found, and every length is even."""
     for name in ("a", "bo", "c" * 32):
         given = Invitation(b"\xa0\0\0\1", name, "gö", bytes(range(32)), 0x1234, 1_800_000_000, 16)
-        data = invitation.sealed(given.body())
+        data = invitation_bytes.sealed(given.body())
         assert len(data) % 2 == 0
-        assert invitation.parse(data) == given
-        assert invitation.from_text(invitation.to_text(given.body())) == given
-        assert invitation.from_text(invitation.to_words(data)) == given
+        assert invitation_bytes.parse(data) == given
+        assert invitation_bytes.from_text(invitation_bytes.to_text(given.body())) == given
+        assert invitation_bytes.from_text(invitation_bytes.to_words(data)) == given
         for at in range(len(data)):
             with pytest.raises(KeysError):
-                invitation.parse(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
+                invitation_bytes.parse(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
             with pytest.raises(KeysError):
-                invitation.parse(data[:at])
+                invitation_bytes.parse(data[:at])
     for size in range(160):
         with pytest.raises(KeysError):
-            invitation.parse(os.urandom(size))
+            invitation_bytes.parse(os.urandom(size))
         with pytest.raises(KeysError):
-            invitation.parse(bytes((1, 1 + size % 2)) + os.urandom(size))
-    assert invitation.to_words(bytes((127, 0, 0, 1))) == "lusab babad", "of the proquint paper"
+            invitation_bytes.parse(bytes((1, 1 + size % 2)) + os.urandom(size))
+    assert invitation_bytes.to_words(bytes((127, 0, 0, 1))) == "lusab babad", (
+        "of the proquint paper"
+    )
 
 
 INVITER_KEY, JOINER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -359,7 +364,7 @@ def derived(given: bytes, unproved: bytes, secret: bytes) -> tuple[bytes, str, s
     chains.append(hmac.digest(root, b"DRP1 topic", "sha256"))
     answers = [hmac.digest(ck, b"proof" + transcript[:16], "sha256")[:16] for ck in chains]
     proof = hmac.digest(confirmation, b"".join(answers), "sha256")[:16]
-    return proof, invitation.to_words(keys[64:72]), invitation.to_words(keys[72:80])
+    return proof, invitation_bytes.to_words(keys[64:72]), invitation_bytes.to_words(keys[72:80])
 
 
 def test_the_example_of_the_specification() -> None:
@@ -376,15 +381,15 @@ def test_the_example_of_the_specification() -> None:
     secret = X25519PrivateKey.from_private_bytes(JOINER_KEY).exchange(publics[0])
     proof, inviter_words, joiner_words = derived(given.body(), unproved.body(), secret)
     assert example == {
-        "invitation": invitation.sealed(given.body()).hex(),
+        "invitation": invitation_bytes.sealed(given.body()).hex(),
         "Z": secret.hex(),
         "proof": proof.hex(),
-        "reply": invitation.sealed(replace(unproved, proof=proof).body()).hex(),
+        "reply": invitation_bytes.sealed(replace(unproved, proof=proof).body()).hex(),
         "inviter": inviter_words,
         "joiner": joiner_words,
     }
     # Both ends of the program say the same of it.
-    reply = invitation.parse(bytes.fromhex(example["reply"]))
+    reply = invitation_bytes.parse(bytes.fromhex(example["reply"]))
     assert isinstance(reply, Reply)
     for joiner, key, words in (
         (False, INVITER_KEY, inviter_words),

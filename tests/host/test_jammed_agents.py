@@ -9,8 +9,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from drupelet_host.config import Peer
-from drupelet_host.doctor import examine
+from drupelet_host.home.config import Peer
+from drupelet_host.view.doctor import examine
 from drupelet_tools.sim.broker import Mosquitto
 from host.conftest import Home, share_keys, wait_for
 

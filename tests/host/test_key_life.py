@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from drupelet.base.errors import DrupeletError
 from drupelet.seal.record import RECORD_SIZE
-from drupelet_host import private, provision
-from drupelet_host.cli import app
-from drupelet_host.config import Peer
+from drupelet_host.cli.app import app
+from drupelet_host.home import private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import provision
 from host.conftest import Cable, Home, placed, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
@@ -149,7 +150,7 @@ def test_keys_that_come_while_the_agent_runs(make_home: MakeHome, cable: Cable) 
     wait_for(lambda: len(a.log()) == len(b.log()) == 2, "both messages")
     for home in (a, b):
         wait_for(lambda home=home: home.status()["peers"][0]["state"] == "up", "word of the line")
-    with pytest.raises(private.BusyError, match="another process uses these keys"):
+    with pytest.raises(private_files.BusyError, match="another process uses these keys"):
         share_keys(a, b)
 
 
@@ -215,7 +216,7 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
         name: name.encode().ljust(32, b"!") for name in ("commands.key", "feed.key", "store.key")
     }
     for name, secret in secrets.items():
-        private.create(a.path / "keys" / name, secret)
+        private_files.create(a.path / "keys" / name, secret)
     assert "can be this member" in call(a, "backup", str(tmp_path / "backup"))
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
     refused(a, ("backup", str(tmp_path / "backup")), "is there already")
@@ -239,7 +240,9 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
         > before["b"]["classes"]["bundle"]["out_epoch"]
     )
     for name, secret in secrets.items():
-        assert private.read(a.path / "keys" / name, 32) == secret, "boards and members know it"
+        assert private_files.read(a.path / "keys" / name, 32) == secret, (
+            "boards and members know it"
+        )
     for path in (a.path, *a.path.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
     (tmp_path / "usb").rename(tmp_path / "old usb")

@@ -14,12 +14,14 @@ from drupelet.base.errors import E_STORAGE, CapacityError, StorageError
 from drupelet.base.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.seal.control import REVOKE
 from drupelet.seal.issue import Issuer
-from drupelet_host import config, control, doctor, key_actions, private, provision
-from drupelet_host.cli import app
-from drupelet_host.config import Peer
-from drupelet_host.keys import BUNDLE, look
-from drupelet_host.sealing import Sealing
-from drupelet_transports.stick import BundleWriter
+from drupelet_host.cli.app import app
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import changes_to_tell, provision, rotate_revoke
+from drupelet_host.keys.key_folder import BUNDLE, look
+from drupelet_host.keys.sealing import Sealing
+from drupelet_host.view import doctor
+from drupelet_transports.stick.stick import BundleWriter
 from host.conftest import Cable, Home, placed, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
@@ -29,7 +31,7 @@ B_ID, C_ID, D_ID = (number.to_bytes(4) for number in (B, C, D))
 
 def told(home: Home, peer_id: bytes) -> dict[bytes, int]:
     """What a peer is still to be told of, with how often."""
-    found = control.load(home.path / "keys", peer_id).revoked
+    found = changes_to_tell.load(home.path / "keys", peer_id).revoked
     return {revoked[:4]: left for revoked, left in found.items()}
 
 
@@ -47,7 +49,7 @@ def visit(folder: Path, *homes: Home) -> str:
 
 def revoke(home: Home, name: str) -> None:
     sealing = Sealing(config.load(home.path), 0)
-    key_actions.revoke(config.load(home.path), sealing, name)
+    rotate_revoke.revoke(config.load(home.path), sealing, name)
     sealing.close()
 
 
@@ -72,9 +74,9 @@ def test_one_peer_who_has_too_much_to_hear_keeps_nobody_else_from_hearing(
     a = fleet[0]
     keys = a.path / "keys"
     for n in range(SEAL_REVOKED_MAX):
-        control.add_revoked(keys, C_ID, n.to_bytes(4))
+        changes_to_tell.add_revoked(keys, C_ID, n.to_bytes(4))
     with pytest.raises(CapacityError, match="c0000003: 16 revocations wait for it already"):
-        control.add_revoked(keys, C_ID, b"more")
+        changes_to_tell.add_revoked(keys, C_ID, b"more")
     done = call(a, "revoke", "b")
     assert isinstance(done.exception, Exception)
     assert "to be told: d\n" in done.output
@@ -84,7 +86,7 @@ def test_one_peer_who_has_too_much_to_hear_keeps_nobody_else_from_hearing(
     assert all(state.revoked for state in look(keys, B_ID))
     assert told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS} and B_ID not in told(a, C_ID)
     # c has heard of one: there is room, and the same command again says it all.
-    control.withdraw(keys, C_ID, bytes(4))
+    changes_to_tell.withdraw(keys, C_ID, bytes(4))
     done = call(a, "revoke", "b", "--json")
     assert json.loads(done.output) | {"told": ["c", "d"], "untold": {}} == json.loads(done.output)
     assert done.exit_code == 0 and told(a, C_ID)[B_ID] == SEAL_REVOKE_SENDS
@@ -105,11 +107,11 @@ def test_a_cut_while_it_is_taken_away_leaves_nothing_to_tell(
 ) -> None:
     a = fleet[0]
     path = a.path / "keys/c0000003.tell"
-    control.add_revoked(a.path / "keys", C_ID, B_ID)
+    changes_to_tell.add_revoked(a.path / "keys", C_ID, B_ID)
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", lambda _: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
-            private.remove(path)
+            private_files.remove(path)
     assert path.exists() and told(a, C_ID) == {}
     assert "c0000003.tell" not in visit(tmp_path / "usb", a)
     revoke(a, "b")
@@ -149,7 +151,7 @@ def test_a_home_that_visits_by_command_tells_until_eight_answers_came_and_no_mor
         usb.mkdir()
         call(a, "stick", str(usb))
         # What is not on the stick was not told.
-        assert control.load(a.path / "keys", C_ID).told == [0, 0]
+        assert changes_to_tell.load(a.path / "keys", C_ID).told == [0, 0]
     assert "wrote 2 files" in visit(usb, a)
     # However often nobody answers: the entry stays, and one bundle is enough for each stick.
     for n in range(SEAL_REVOKE_SENDS + 2):
@@ -228,24 +230,24 @@ def test_what_another_command_withdrew_is_told_no_more(fleet: list[Home]) -> Non
     sealing = Sealing(config.load(a.path), 0)
     seal = sealing.bundle(Peer("c", C_ID, "stick:"))
     for id in (b"AAAA", b"BBBB"):
-        control.add_revoked(keys, C_ID, id)
-    issuer = control.instruct(control.load(keys, C_ID), seal, BUNDLE)
+        changes_to_tell.add_revoked(keys, C_ID, id)
+    issuer = changes_to_tell.instruct(changes_to_tell.load(keys, C_ID), seal, BUNDLE)
     seal.prepare()
     assert issuer is not None and issuer.due(0) == bytes((REVOKE,)) + b"AAAA\0\0"
-    control.withdraw(keys, C_ID, b"BBBB")
-    assert not control.settle(control.load(keys, C_ID), issuer, BUNDLE)
+    changes_to_tell.withdraw(keys, C_ID, b"BBBB")
+    assert not changes_to_tell.settle(changes_to_tell.load(keys, C_ID), issuer, BUNDLE)
     assert issuer.due(0) == b"" and issuer.revoked == {b"AAAA\0\0": SEAL_REVOKE_SENDS}
     assert told(a, C_ID) == {b"AAAA": SEAL_REVOKE_SENDS}
-    assert control.load(keys, C_ID).told == [0, seal.out_epoch] != [0, 0]
+    assert changes_to_tell.load(keys, C_ID).told == [0, seal.out_epoch] != [0, 0]
     # A process that comes later goes on from there.
-    later = control.instruct(control.load(keys, C_ID), seal, BUNDLE)
+    later = changes_to_tell.instruct(changes_to_tell.load(keys, C_ID), seal, BUNDLE)
     assert later is not None and later.revoked == issuer.revoked
     seal.answered = seal.out_epoch
-    assert not control.settle(control.load(keys, C_ID), later, BUNDLE)
+    assert not changes_to_tell.settle(changes_to_tell.load(keys, C_ID), later, BUNDLE)
     assert told(a, C_ID) == {b"AAAA": SEAL_REVOKE_SENDS - 1}
     # What is new was not told yet.
-    control.add_revoked(keys, C_ID, b"DDDD")
-    assert control.load(keys, C_ID).told == [0, 0]
+    changes_to_tell.add_revoked(keys, C_ID, b"DDDD")
+    assert changes_to_tell.load(keys, C_ID).told == [0, 0]
     sealing.close()
 
 

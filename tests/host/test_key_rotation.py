@@ -9,10 +9,11 @@ from typer.testing import CliRunner, Result
 
 from drupelet.base.errors import OK
 from drupelet.seal.record import FLAG_TAG16, FLAG_WAITING, RECEIVE, RECORD_SIZE, install, row_of
-from drupelet_host import config, control, pairs, private, provision
-from drupelet_host.cli import app
-from drupelet_host.config import Peer
-from drupelet_host.keys import BUNDLE, LIVE, HostKeys, KeysError, look
+from drupelet_host.cli.app import app
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import changes_to_tell, issued_pairs, provision
+from drupelet_host.keys.key_folder import BUNDLE, LIVE, HostKeys, KeysError, look
 from host.conftest import Home, placed, share_keys
 
 MakeHome = Callable[..., Home]
@@ -65,7 +66,7 @@ def test_a_revocation_on_its_way_spares_keys_that_were_made_since(
     assert not is_revoked(b, C_ID)
     assert {state.kid & ~3 for state in look(b.path / "keys", C_ID)} == {kid}
     # Nor does a `.tell` of a backup end them; but what is said of them does.
-    control.add_revoked(a.path / "keys", B_ID, C_ID)
+    changes_to_tell.add_revoked(a.path / "keys", B_ID, C_ID)
     visit(tmp_path / "usb", a)
     visit(tmp_path / "usb", b)
     assert is_revoked(b, C_ID)
@@ -84,20 +85,20 @@ def test_a_revocation_ends_all_keys_when_nothing_is_known_of_them(
 
 def test_the_key_ids_of_pairs(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
-    assert pairs.kid_of(folder, A_ID, B_ID) == 0
-    pairs.keep(folder, A_ID, B_ID, 0x1230)
-    assert pairs.kid_of(folder, B_ID, A_ID) == 0x1230
-    pairs.keep(folder, B_ID, A_ID, 0)
-    assert pairs.kid_of(folder, B_ID, A_ID) == 0
-    full = {f"{n:08x}{C:08x}": 4 for n in range(pairs.PAIRS_MAX)}
+    assert issued_pairs.kid_of(folder, A_ID, B_ID) == 0
+    issued_pairs.keep(folder, A_ID, B_ID, 0x1230)
+    assert issued_pairs.kid_of(folder, B_ID, A_ID) == 0x1230
+    issued_pairs.keep(folder, B_ID, A_ID, 0)
+    assert issued_pairs.kid_of(folder, B_ID, A_ID) == 0
+    full = {f"{n:08x}{C:08x}": 4 for n in range(issued_pairs.PAIRS_MAX)}
     (folder / "pairs").write_text(json.dumps(full))
-    pairs.keep(folder, A_ID, B_ID, 8)
-    assert pairs.kid_of(folder, A_ID, B_ID) == 8
-    assert pairs.kid_of(folder, bytes(4), C_ID) == 0
-    assert pairs.kid_of(folder, (1).to_bytes(4), C_ID) == 4
+    issued_pairs.keep(folder, A_ID, B_ID, 8)
+    assert issued_pairs.kid_of(folder, A_ID, B_ID) == 8
+    assert issued_pairs.kid_of(folder, bytes(4), C_ID) == 0
+    assert issued_pairs.kid_of(folder, (1).to_bytes(4), C_ID) == 4
     for damaged in ("[]", "{", json.dumps({f"{A:08x}{B:08x}": "8"})):
         (folder / "pairs").write_text(damaged)
-        assert pairs.kid_of(folder, A_ID, B_ID) == 0
+        assert issued_pairs.kid_of(folder, A_ID, B_ID) == 0
 
 
 def test_a_revocation_waits_for_a_process_that_holds_the_keys(
@@ -107,7 +108,7 @@ def test_a_revocation_waits_for_a_process_that_holds_the_keys(
     call(a, "revoke", "c")
     call(a, "put", "and a message")
     visit(tmp_path / "usb", a)
-    with private.locked(b.path / "keys/c0000003.live.lock"):
+    with private_files.locked(b.path / "keys/c0000003.live.lock"):
         said = visit(tmp_path / "usb", b)
     assert "read 0 files" in said and not is_revoked(b, C_ID)
     assert "read 1 files" in call(b, "stick", str(tmp_path / "usb")).output
@@ -141,7 +142,7 @@ def test_a_rotation_over_sticks_ends_though_the_peer_has_nothing_to_say(
 def halfway(tmp_path: Path) -> HostKeys:
     """Our chains while a rotation waits for the peer."""
     keys = HostKeys(tmp_path / "keys", A_ID, B_ID)
-    provision.private.make_folder(keys.folder)
+    provision.private_files.make_folder(keys.folder)
     for carrier_class in (LIVE, BUNDLE):
         keys.open(carrier_class)
     assert install(keys, bytes(32), 0x1230, 0, FLAG_TAG16) == OK
@@ -152,7 +153,7 @@ def halfway(tmp_path: Path) -> HostKeys:
 def test_a_rotation_that_an_earlier_version_left_half_done_is_ended(halfway: HostKeys) -> None:
     """It dropped the old receive record first and was killed before it used the send chains."""
     assert halfway.drop(row_of(BUNDLE, RECEIVE, 0)) == OK
-    assert control.begin_rotation(halfway.folder, halfway) == 2
+    assert changes_to_tell.begin_rotation(halfway.folder, halfway) == 2
     states = halfway.states()
     assert {state.generation for state in states if state.waiting} == {2}
     sends = {state.row for state in states if not state.receives and not state.waiting}
@@ -164,7 +165,7 @@ def test_a_rotation_that_an_earlier_version_left_half_done_is_ended(halfway: Hos
 def test_no_rotation_begins_over_one_whose_root_is_gone(halfway: HostKeys) -> None:
     before = [bytes(halfway._files[each]) for each in (LIVE, BUNDLE)]
     with pytest.raises(KeysError, match="its root is gone; make new keys by cable"):
-        control.begin_rotation(halfway.folder, halfway)
+        changes_to_tell.begin_rotation(halfway.folder, halfway)
     assert before == [bytes(halfway._files[each]) for each in (LIVE, BUNDLE)]
     assert len(before[0]) == 6 * RECORD_SIZE
     halfway.close()

@@ -10,11 +10,12 @@ import pytest
 
 from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.seal.record import FLAG_ISSUER, FLAG_REVOKED, RECORD_SIZE, install
-from drupelet_host import keys, private
-from drupelet_host.config import Config, Peer
-from drupelet_host.keys import BUNDLE, FILE_SIZES, LIVE, HostKeys, KeysError
-from drupelet_host.private import BusyError, PrivateError
-from drupelet_host.sealing import RevokedError, Sealing
+from drupelet_host.home import private_files
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.home.private_files import BusyError, PrivateError
+from drupelet_host.keys import key_folder
+from drupelet_host.keys.key_folder import BUNDLE, FILE_SIZES, LIVE, HostKeys, KeysError
+from drupelet_host.keys.sealing import RevokedError, Sealing
 
 OWN, PEER, OTHER = b"\x40\0\0\0", b"\xa0\0\0\1", b"\xb0\0\0\2"
 ROOT = bytes(range(100, 132))
@@ -22,7 +23,7 @@ ROOT = bytes(range(100, 132))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    private.make_folder(tmp_path / "keys")
+    private_files.make_folder(tmp_path / "keys")
     return tmp_path / "keys"
 
 
@@ -63,7 +64,7 @@ def test_two_processes_never_share_a_chain_and_the_classes_do_not_meet(folder: P
     assert second.load(0, bytearray(RECORD_SIZE)) == E_STORAGE
     assert "another process" in second.failure
     code = (
-        "from drupelet_host.keys import *; from pathlib import Path;"
+        "from drupelet_host.keys.key_folder import *; from pathlib import Path;"
         f"HostKeys(Path({str(folder)!r}), {OWN!r}, {PEER!r}).open(LIVE)"
     )
     other = subprocess.run(
@@ -115,9 +116,9 @@ def test_a_damaged_record_is_no_record(folder: Path) -> None:
     path.write_bytes(content + b"x")
     assert FILE_SIZES[LIVE] == len(content)
     with pytest.raises(Exception, match=f"longer than {FILE_SIZES[LIVE]} bytes"):
-        keys.look(folder, PEER)
+        key_folder.look(folder, PEER)
     path.write_bytes(b"")
-    assert [state.carrier_class for state in keys.look(folder, PEER)] == [BUNDLE, BUNDLE]
+    assert [state.carrier_class for state in key_folder.look(folder, PEER)] == [BUNDLE, BUNDLE]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
@@ -126,7 +127,7 @@ def test_keys_that_others_can_read_are_not_used(folder: Path, mode: int) -> None
     (folder / "a0000001.live").chmod(mode)
     port = HostKeys(folder, OWN, PEER)
     looks: list[Callable[[], object]] = [
-        lambda: port.open(LIVE), lambda: keys.look(folder, PEER),
+        lambda: port.open(LIVE), lambda: key_folder.look(folder, PEER),
     ]  # fmt: skip
     for look in looks:
         with pytest.raises(PrivateError, match=r"a0000001\.live: others can get at it") as caught:
@@ -137,7 +138,7 @@ def test_keys_that_others_can_read_are_not_used(folder: Path, mode: int) -> None
     (folder / "a0000001.live").chmod(0o600)
     folder.chmod(0o750)
     with pytest.raises(PrivateError, match="keys: others can get at it"):
-        keys.known_peers(folder)
+        key_folder.known_peers(folder)
     with pytest.raises(PrivateError, match="keys: others can get at it"):
         port.open(LIVE)
 
@@ -149,7 +150,7 @@ def test_a_link_in_the_key_folder_is_not_followed(folder: Path, tmp_path: Path) 
     with pytest.raises(PrivateError, match="is a link"):
         HostKeys(folder, OWN, PEER).open(LIVE)
     with pytest.raises(PrivateError, match="is a link"):
-        keys.look(folder, PEER)
+        key_folder.look(folder, PEER)
 
 
 def test_what_may_be_told_has_no_key_in_it(folder: Path) -> None:
@@ -160,7 +161,12 @@ def test_what_may_be_told_has_no_key_in_it(folder: Path) -> None:
         port.load(row, record)
         secrets.append(bytes(record[16:48]))
     assert len(set(secrets)) == 4
-    shown = repr(port.states()) + repr(keys.look(folder, PEER)) + repr(port) + str(vars(keys))
+    shown = (
+        repr(port.states())
+        + repr(key_folder.look(folder, PEER))
+        + repr(port)
+        + str(vars(key_folder))
+    )
     for secret in (*secrets, ROOT):
         assert secret.hex() not in shown and repr(secret)[2:-1] not in shown
     assert [state.issuer for state in port.states()] == [False, True, False, True]
@@ -208,12 +214,12 @@ def test_a_revoked_peer_has_no_keys_any_more(folder: Path, tmp_path: Path) -> No
     ours.close()
     for path in folder.glob("a0000001.*"):
         assert not any(secret in path.read_bytes() for secret in secrets if any(secret))
-    assert all(state.revoked for state in keys.look(folder, PEER))
+    assert all(state.revoked for state in key_folder.look(folder, PEER))
     again, a, _ = sealing(tmp_path)
     with pytest.raises(RevokedError):
         again.live(a)
     again.close()
-    assert keys.wipe(folder, PEER) and not keys.wipe(folder, PEER)
+    assert key_folder.wipe(folder, PEER) and not key_folder.wipe(folder, PEER)
 
 
 def test_a_revocation_by_the_issuer_reaches_the_right_peer(folder: Path, tmp_path: Path) -> None:

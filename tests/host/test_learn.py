@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import config
 from drupelet_host.broker import Broker
-from drupelet_host.config import ConfigError, Peer
+from drupelet_host.home import config
+from drupelet_host.home.config import ConfigError, Peer
 from host.conftest import Home, share_keys, wait_for
 
 IDS = {name: 0xA0000001 + row for row, name in enumerate("abcd")}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host.local_path import NotLocalError, local_path
+from drupelet_host.base.local_path import NotLocalError, local_path
 from drupelet_tools.telemetry import import_frames, job, lake, sql
 from drupelet_tools.telemetry.source import BoxReader
 from host.conftest import COMMAND

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drupelet_host.broker import Broker
-from drupelet_host.config import Peer
-from drupelet_host.mailserver import open_mail
+from drupelet_host.home.config import Peer
+from drupelet_host.remote.mailbox import open_mail
 from host.conftest import Cable, Home, share_keys, wait_for
 from host.test_channels_agent import logged, say
 

@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 
 from drupelet.base.errors import CapacityError
-from drupelet_host.cas import CONTENT_SIZE_MAX
-from drupelet_host.mailserver import ANSWERS_MAX, MailReader, MailServer, MailWriter
-from drupelet_host.remote_log_wire import NAME_SIZE, FeedKeys
+from drupelet_host.remote.content_store import CONTENT_SIZE_MAX
+from drupelet_host.remote.log_bytes import NAME_SIZE, FeedKeys
+from drupelet_host.remote.mailbox import ANSWERS_MAX, MailReader, MailServer, MailWriter
 from helpers_remote import KEYS, Device
 from opened import opened
 

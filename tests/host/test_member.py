@@ -11,11 +11,13 @@ import pytest
 from drupelet.base.errors import CapacityError, StorageError
 from drupelet.base.events import CODE_BATTERY
 from drupelet.base.limits import EVENTS_PER_BLOCK
-from drupelet_host import clock, config, mailbox
-from drupelet_host.config import Config, Peer
-from drupelet_host.log_view import LogView
-from drupelet_host.member import Member
-from drupelet_host.parse import split_body
+from drupelet_host.base import clock
+from drupelet_host.clients.default_body import split_body
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.member import Member
+from drupelet_host.store import outbox
+from drupelet_host.view.log_view import LogView
 from drupelet_tools.telemetry.decode import Header, read_header
 from opened import opened
 
@@ -43,7 +45,7 @@ def crash(member: Member) -> None:
 
 def post(member: Member, text: bytes) -> None:
     member.commit()
-    mailbox.post(member.store.connection, text)
+    outbox.post(member.store.connection, text)
 
 
 def test_an_event_that_was_not_confirmed_is_given_again(settings: Config) -> None:
@@ -89,9 +91,9 @@ def test_a_letter_leaves_the_outbox_with_its_message_or_not_at_all(settings: Con
         member.publish_letters(clock.now_ms())
     crash(member)
     member = started(settings)
-    assert mailbox.waiting(member.store.connection) == 1
+    assert outbox.waiting(member.store.connection) == 1
     assert member.publish_letters(clock.now_ms()) == 1
-    assert mailbox.waiting(member.store.connection) == 0
+    assert outbox.waiting(member.store.connection) == 0
     assert len(member.events()) == 1
 
 
@@ -111,26 +113,26 @@ def test_letters_of_a_turn_are_one_transaction_and_stay_where_the_log_is_full(
     (held,) = member.store.connection.execute("SELECT count(*) FROM log").fetchone()
     member.store.messages_max = held + 2
     assert member.publish_letters(clock.now_ms()) == 2
-    assert [letter.payload for letter in mailbox.letters(member.store.connection, 9)] == [
+    assert [letter.payload for letter in outbox.letters(member.store.connection, 9)] == [
         b"6", b"7",
     ]  # fmt: skip
     assert member.publish_letters(clock.now_ms()) == 0
     member.store.messages_max += 2
     assert member.publish_letters(clock.now_ms()) == 2
-    assert mailbox.waiting(member.store.connection) == 0
+    assert outbox.waiting(member.store.connection) == 0
     texts = [split_body(event.body)[1] for event in member.events()]
     assert texts[-4:] == [b"4", b"5", b"6", b"7"]
 
 
 def test_the_outbox_is_bounded(settings: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "OUTBOX_MAX", 2)
+    monkeypatch.setattr(outbox, "OUTBOX_MAX", 2)
     member = started(settings)
     post(member, b"1")
     post(member, b"2")
     with pytest.raises(CapacityError, match="the agent takes them when it runs"):
         post(member, b"3")
     with pytest.raises(CapacityError, match="split it"):
-        post(member, bytes(mailbox.PAYLOAD_SIZE_MAX + 1))
+        post(member, bytes(outbox.PAYLOAD_SIZE_MAX + 1))
 
 
 def start_and_stop(settings: Config, was_restored: bool = False) -> tuple[bool, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 from host.conftest import Cable, Home, wait_for

@@ -13,18 +13,22 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.base.limits import SEAL_JUMP
-from drupelet_host import backup, cli, config, key_actions, provision
-from drupelet_host.agent import Agent, visit_alone
-from drupelet_host.backup import BackupError
-from drupelet_host.commands import id_of
-from drupelet_host.config import ConfigError, Peer
-from drupelet_host.keys import KeysError, look
-from drupelet_host.lines import CARRIERS, Brokers, Line
-from drupelet_host.member import Member
-from drupelet_host.output import Output
-from drupelet_host.sealing import Sealing
-from drupelet_host.status import last_status
-from drupelet_host.stick_visit import _link
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.agent.carrier_lines import CARRIERS, Line
+from drupelet_host.agent.loop import Agent, visit_alone
+from drupelet_host.agent.stick_visit import _link
+from drupelet_host.base.output import Output
+from drupelet_host.cli import app
+from drupelet_host.cli.common import id_of
+from drupelet_host.home import config
+from drupelet_host.home.config import ConfigError, Peer
+from drupelet_host.keys import provision, rotate_revoke
+from drupelet_host.keys.key_folder import KeysError, look
+from drupelet_host.keys.sealing import Sealing
+from drupelet_host.member import backup
+from drupelet_host.member.backup import BackupError
+from drupelet_host.member.member import Member
+from drupelet_host.member.status import last_status
 from drupelet_tools.sim.minimise import parse_spans
 from host.conftest import Home, share_keys
 from host.test_cli import assert_refused, run
@@ -67,7 +71,7 @@ def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> N
     ],
 )
 def test_an_empty_path_is_not_the_folder_one_stands_in(words: list[str]) -> None:
-    done = CliRunner().invoke(cli.app, words)
+    done = CliRunner().invoke(app.app, words)
     assert done.exit_code == 2
     assert "is empty; name a folder" in done.output
 
@@ -138,7 +142,7 @@ def test_a_key_and_a_command_are_two_things(make_home: MakeHome, tmp_path: Path)
     home = make_home("a", A, Peer("b", B, "stick:"))
     for words in (["b", "report"], []):
         words += ["--key-to", str(tmp_path), "--home", str(home.path)]
-        done = CliRunner().invoke(cli.app, ["command", *words])
+        done = CliRunner().invoke(app.app, ["command", *words])
         assert done.exit_code == 2
         assert "--key-to takes the board alone" in done.output
     assert not (tmp_path / "commands.key").exists()
@@ -163,7 +167,7 @@ def test_new_keys_heal_a_revoked_peer_whose_rotation_was_under_way(
     flash = tmp_path / "flash"
     flash.mkdir()
     provision.provision_peer(settings, "b", f"flash:{flash}")
-    for action in (key_actions.rotate, key_actions.revoke):
+    for action in (rotate_revoke.rotate, rotate_revoke.revoke):
         sealing = Sealing(settings, 0)
         action(settings, sealing, "b")
         sealing.close()

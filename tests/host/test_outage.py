@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from drupelet.base.errors import OK
-from drupelet_host import clock, config
-from drupelet_host.config import Config, Peer
-from drupelet_host.member import Member
+from drupelet_host.base import clock
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.member import Member
 
 DAY_MS = 86_400_000
 EPOCH_MS = 1000

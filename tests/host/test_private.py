@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import StorageError
-from drupelet_host import private
-from drupelet_host.private import BusyError, PrivateError
-from drupelet_host.secret import Secret
+from drupelet_host.home import private_files
+from drupelet_host.home.private_files import BusyError, PrivateError
+from drupelet_host.keys.secret import Secret
 
 KEY = bytes(range(64, 96))
 
@@ -45,31 +45,31 @@ def test_a_secret_shows_itself_nowhere() -> None:
 def test_files_are_for_their_owner_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        private.make_folder(tmp_path / "keys")
-        private.create(tmp_path / "keys/a", KEY)
-        private.replace(tmp_path / "keys/a", KEY + KEY)
-        os.close(private.lock(tmp_path / "keys/lock"))
+        private_files.make_folder(tmp_path / "keys")
+        private_files.create(tmp_path / "keys/a", KEY)
+        private_files.replace(tmp_path / "keys/a", KEY + KEY)
+        os.close(private_files.lock(tmp_path / "keys/lock"))
     finally:
         os.umask(before)
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     for name in ("a", "lock"):
         assert (tmp_path / "keys" / name).stat().st_mode & 0o777 == 0o600
-    assert private.read(tmp_path / "keys/a", 64) == KEY + KEY
+    assert private_files.read(tmp_path / "keys/a", 64) == KEY + KEY
     assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["a", "lock"]
-    private.make_folder(tmp_path / "keys")  # there already
+    private_files.make_folder(tmp_path / "keys")  # there already
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o610, 0o644, 0o777])
 def test_what_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "a"
-    private.create(path, KEY)
+    private_files.create(path, KEY)
     path.chmod(mode)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys").chmod(mode | 0o700)
     for refused in (
-        lambda: private.read(path, 64),
-        lambda: private.lock(path),
-        lambda: private.make_folder(tmp_path / "keys"),
+        lambda: private_files.read(path, 64),
+        lambda: private_files.lock(path),
+        lambda: private_files.make_folder(tmp_path / "keys"),
     ):
         with pytest.raises(
             PrivateError, match=r"others can get at it \(mode 0.*chmod [67]00"
@@ -79,34 +79,34 @@ def test_what_others_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
 
 
 def test_links_and_what_is_no_file_are_refused(tmp_path: Path) -> None:
-    private.create(tmp_path / "real", KEY)
+    private_files.create(tmp_path / "real", KEY)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "nowhere").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name, why in (("link", "is a link"), ("nowhere", "is a link"), ("pipe", "no ordinary")):
         with pytest.raises(PrivateError, match=why):
-            private.read(tmp_path / name, 64)
+            private_files.read(tmp_path / name, 64)
     with pytest.raises(PrivateError, match="is a link"):
-        private.lock(tmp_path / "link")
+        private_files.lock(tmp_path / "link")
     for name in ("link", "nowhere", "real"):
         with pytest.raises(FileExistsError):
-            private.create(tmp_path / name, b"new")
+            private_files.create(tmp_path / name, b"new")
     assert not (tmp_path / "nothing").exists()
     with pytest.raises(PrivateError, match="no folder"):
-        private.make_folder(tmp_path / "real")
+        private_files.make_folder(tmp_path / "real")
     with pytest.raises(PrivateError, match="is a link"):
-        private.make_folder(tmp_path / "link")
+        private_files.make_folder(tmp_path / "link")
 
 
 def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "a.tmp").symlink_to(tmp_path / "victim")
-    private.replace(tmp_path / "a", KEY)
+    private_files.replace(tmp_path / "a", KEY)
     assert (tmp_path / "victim").read_text() == "precious"
-    assert private.read(tmp_path / "a", 64) == KEY
+    assert private_files.read(tmp_path / "a", 64) == KEY
     (tmp_path / "gone").symlink_to(tmp_path / "victim")
     with pytest.raises(StorageError):
-        private.remove(tmp_path / "gone")
+        private_files.remove(tmp_path / "gone")
     assert (tmp_path / "victim").read_text() == "precious"
 
 
@@ -114,7 +114,7 @@ def test_the_old_content_stays_until_the_new_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a"
-    private.create(path, KEY)
+    private_files.create(path, KEY)
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
@@ -123,38 +123,38 @@ def test_the_old_content_stays_until_the_new_is_whole(
         with monkeypatch.context() as patch:
             patch.setattr(os, step, full)
             with pytest.raises(StorageError, match="a: cannot be written"):
-                private.replace(path, b"new")
-        assert private.read(path, 64) == KEY
+                private_files.replace(path, b"new")
+        assert private_files.read(path, 64) == KEY
 
 
 def test_what_is_longer_than_it_may_be_is_not_read(tmp_path: Path) -> None:
-    private.create(tmp_path / "a", bytes(65))
+    private_files.create(tmp_path / "a", bytes(65))
     with pytest.raises(StorageError, match="longer than 64"):
-        private.read(tmp_path / "a", 64)
+        private_files.read(tmp_path / "a", 64)
     with pytest.raises(StorageError, match="cannot be read"):
-        private.read(tmp_path / "none", 64)
+        private_files.read(tmp_path / "none", 64)
 
 
 def test_removed_is_removed(tmp_path: Path) -> None:
-    private.create(tmp_path / "a", KEY)
-    assert private.remove(tmp_path / "a")
-    assert not private.remove(tmp_path / "a")
+    private_files.create(tmp_path / "a", KEY)
+    assert private_files.remove(tmp_path / "a")
+    assert not private_files.remove(tmp_path / "a")
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with private.locked(path):
+    with private_files.locked(path):
         with (
             pytest.raises(BusyError, match="another process uses these keys"),
-            private.locked(path),
+            private_files.locked(path),
         ):
             pass
         code = (
-            "from pathlib import Path; from drupelet_host import private;"
-            f" private.lock(Path({str(path)!r}))"
+            "from pathlib import Path; from drupelet_host.home import private_files;"
+            f" private_files.lock(Path({str(path)!r}))"
         )
         command = [sys.executable, "-c", code]
         other = subprocess.run(command, capture_output=True, text=True, check=False)
         assert "BusyError" in other.stderr
-    with private.locked(path):
+    with private_files.locked(path):
         pass

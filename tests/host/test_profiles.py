@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drupelet_host.broker import Broker
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from host.conftest import WAIT_S, Cable, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.seal.record import RECORD_SIZE, first_key
-from drupelet_host import config, key_view, provision
-from drupelet_host.cli import app
-from drupelet_host.config import Peer
-from drupelet_host.keys import KeysError, look
-from drupelet_host.provision import FlashKeys, RamKeys
+from drupelet_host.cli.app import app
+from drupelet_host.home import config
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import overview, provision
+from drupelet_host.keys.key_folder import KeysError, look
+from drupelet_host.keys.provision import FlashKeys, RamKeys
 from drupelet_tools.flash.build import build, micropython_command
 from host.conftest import Cable, Home, placed, wait_for
 from host.test_cli import assert_refused
@@ -276,12 +277,12 @@ def test_new_keys_that_are_cut_anywhere_are_whole_or_known_not_to_be(
             ids = {state.kid & ~3 for state in states}
             kind = "sealed" if len(ids) == 1 else "damaged"
             kinds.add(kind)
-            (row,) = key_view.peer_rows(config.load(home.path))
+            (row,) = overview.peer_rows(config.load(home.path))
             assert row["keys"] == kind
             done = CliRunner().invoke(app, placed(("stick", str(usb)), home.path))
             assert ("are damaged or gone" in str(done.exception)) == (kind == "damaged")
         provision.provision_peer(settings, "A", place, again=True)
-        assert key_view.peer_rows(settings)[0]["keys"] == "sealed"
+        assert overview.peer_rows(settings)[0]["keys"] == "sealed"
     assert kinds == {"sealed", "damaged"}
 
 

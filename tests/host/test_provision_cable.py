@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import serial
 
-from drupelet_host.config import Peer
-from drupelet_host.keys import KeysError
-from drupelet_host.provision_serial import SerialKeys
+from drupelet_host.home.config import Peer
+from drupelet_host.keys.key_folder import KeysError
+from drupelet_host.keys.provision_serial import SerialKeys
 from drupelet_tools.flash import rom
-from drupelet_transports.base import TransportError
+from drupelet_transports.common.transport import TransportError
 from host.conftest import Cable, Home, wait_for
 
 BOARD, HOST = 0xA0000001, 0x40000000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from host.conftest import COMMAND, WAIT_S, Home
 
 _PR_CAPBSET_DROP = 24

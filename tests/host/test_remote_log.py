@@ -9,20 +9,20 @@ import pytest
 
 from drupelet.base.errors import CapacityError, PeerError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX
-from drupelet_host.cas import (
+from drupelet_host.remote.content_store import (
     CONTENT_SIZE_MAX,
     FolderStore,
     RemoteStore,
     SqliteRemoteStore,
     address_of,
 )
-from drupelet_host.remote_log import (
+from drupelet_host.remote.log import (
     POLL_MS_MAX,
     POLL_MS_MIN,
     LogReader,
     Poll,
 )
-from drupelet_host.remote_log_wire import (
+from drupelet_host.remote.log_bytes import (
     PAGE_PAIRS_MAX,
     FeedKeys,
     Message,

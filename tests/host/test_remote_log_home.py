@@ -10,17 +10,20 @@ from typer.testing import CliRunner
 
 from drupelet.base.errors import StorageError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
-from drupelet_host import cli, clock, config, database, mailbox
-from drupelet_host.cas import FolderStore
-from drupelet_host.config import Config, FeedSettings, Peer
-from drupelet_host.feed_agent import AgentFeed
-from drupelet_host.feed_places import Places
-from drupelet_host.feeds import Feed
-from drupelet_host.lines import Brokers
-from drupelet_host.log_view import LogView
-from drupelet_host.member import Member
-from drupelet_host.remote_log import POLL_MS_MAX, POLL_MS_MIN, LogReader, take_news
-from drupelet_host.remote_log_home import FeedWatch, LogSource, Source, open_folder, run_alone
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.base import clock
+from drupelet_host.cli import app
+from drupelet_host.clients.feed_notices import Feed
+from drupelet_host.feeds.agent_feed import AgentFeed
+from drupelet_host.feeds.home_log import FeedWatch, LogSource, Source, open_folder, run_alone
+from drupelet_host.feeds.places import Places
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, FeedSettings, Peer
+from drupelet_host.member.member import Member
+from drupelet_host.remote.content_store import FolderStore
+from drupelet_host.remote.log import POLL_MS_MAX, POLL_MS_MIN, LogReader, take_news
+from drupelet_host.store import database, outbox
+from drupelet_host.view.log_view import LogView
 
 
 def make(folder: Path, name: str, other: str) -> Config:
@@ -40,7 +43,7 @@ def write_into(member: Member, count: int) -> None:
     member.commit()  # what it has open would keep the letters out
     connection = database.connect(member.config.store_path)
     for number in range(count):
-        mailbox.post(connection, b"reading %d" % number)
+        outbox.post(connection, b"reading %d" % number)
     connection.close()
     while member.publish_letters(clock.now_ms()):
         for event in member.events():
@@ -65,7 +68,7 @@ def folders(member: Member) -> Callable[[str, Feed], Source | None]:
 
 
 def run(*words: str) -> dict[str, object]:
-    result = CliRunner().invoke(cli.app, [*words, "--json"], catch_exceptions=False)
+    result = CliRunner().invoke(app.app, [*words, "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     made: dict[str, object] = json.loads(result.output)
     return made

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import CapacityError, StorageError
-from drupelet_host import clock
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
-from drupelet_host.cas import FolderStore, SqliteRemoteStore, address_of
-from drupelet_host.remote_log import LogReader, LogWriter, take_news
-from drupelet_host.remote_log_mqtt import MqttService, exchange_over
-from drupelet_host.remote_log_service import (
+from drupelet_host.remote.content_store import FolderStore, SqliteRemoteStore, address_of
+from drupelet_host.remote.log import LogReader, LogWriter, take_news
+from drupelet_host.remote.log_bytes import FeedKeys
+from drupelet_host.remote.store_over_mqtt import MqttService, exchange_over
+from drupelet_host.remote.store_service import (
     CALLS_MAX,
     FRAMES_MAX,
     StoreClient,
     StoreService,
     frames_of,
 )
-from drupelet_host.remote_log_wire import FeedKeys
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_transports.host.mqtt_host import MqttClient
 from helpers_remote import Device, upload
 from opened import opened
 

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from drupelet.base.errors import CapacityError
-from drupelet_host import cli, clock, commands, config, database, mailbox
-from drupelet_host.agent import Agent
-from drupelet_host.config import Config
-from drupelet_host.output import Output
+from drupelet_host.agent.loop import Agent
+from drupelet_host.base import clock
+from drupelet_host.base.output import Output
+from drupelet_host.cli import app, common
+from drupelet_host.home import config
+from drupelet_host.home.config import Config
+from drupelet_host.store import database, outbox
 
 
 @pytest.fixture
@@ -41,13 +44,13 @@ def end(agent: Agent) -> None:
 
 def test_answers_that_nobody_took_leave_room_for_others(connection: sqlite3.Connection) -> None:
     """A command that was killed while it waited never takes its answer."""
-    for number in range(mailbox.REQUESTS_MAX):
-        mailbox.ask(connection, "stick", f"/{number}")
+    for number in range(outbox.REQUESTS_MAX):
+        outbox.ask(connection, "stick", f"/{number}")
     with pytest.raises(CapacityError, match="16 entries wait already"):
-        mailbox.ask(connection, "stick", "/more")
+        outbox.ask(connection, "stick", "/more")
     connection.execute("UPDATE requests SET result = '{}'")
-    entry = mailbox.ask(connection, "stick", "/more")
-    assert mailbox.next_request(connection) == mailbox.Request(entry, "stick", "/more")
+    entry = outbox.ask(connection, "stick", "/more")
+    assert outbox.next_request(connection) == outbox.Request(entry, "stick", "/more")
 
 
 def test_ctrl_c_withdraws_what_was_asked(
@@ -59,9 +62,9 @@ def test_ctrl_c_withdraws_what_was_asked(
         asked.extend(rows(connection))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands.time, "sleep", press)
+    monkeypatch.setattr(common.time, "sleep", press)
     with config.lock(settings.home), pytest.raises(KeyboardInterrupt):
-        commands.ask_agent(settings, "stick", "/usb")
+        common.ask_agent(settings, "stick", "/usb")
     assert asked == [("/usb", None)] and rows(connection) == []
 
 
@@ -69,8 +72,8 @@ def test_an_agent_that_starts_does_nothing_that_an_earlier_one_was_asked(
     settings: Config, connection: sqlite3.Connection
 ) -> None:
     """What a cut left open may be done already: a message on a channel is durable by itself."""
-    mailbox.ask(connection, "channel", json.dumps({"channel": "chat", "text": "open the valve"}))
-    mailbox.ask(connection, "stick", "/answered")
+    outbox.ask(connection, "channel", json.dumps({"channel": "chat", "text": "open the valve"}))
+    outbox.ask(connection, "stick", "/answered")
     connection.execute("UPDATE requests SET result = '{}' WHERE kind = 'stick'")
     agent = Agent(settings, Output(True), True)
     assert rows(connection) == []
@@ -83,13 +86,13 @@ def test_what_is_withdrawn_behind_a_long_request_is_not_done(
     """Its user was told that there was no answer, and asks again."""
     agent = Agent(settings, Output(True), True)
     agent.member.commit()
-    mailbox.ask(connection, "push", "/slow")
-    gone = mailbox.ask(connection, "channel", "pump off")
-    mailbox.ask(connection, "channel", "pump on")
+    outbox.ask(connection, "push", "/slow")
+    gone = outbox.ask(connection, "channel", "pump off")
+    outbox.ask(connection, "channel", "pump on")
     said = []
 
     def push(_kind: str, _folder: str) -> dict[str, Any]:
-        mailbox.withdraw(connection, gone)
+        outbox.withdraw(connection, gone)
         return {}
 
     def say(argument: str) -> dict[str, Any]:
@@ -108,23 +111,23 @@ def test_what_is_withdrawn_behind_a_long_request_is_not_done(
 def test_a_full_outbox_says_what_is_true(
     settings: Config, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, runs: bool
 ) -> None:
-    monkeypatch.setattr(mailbox, "OUTBOX_MAX", 2)
+    monkeypatch.setattr(outbox, "OUTBOX_MAX", 2)
     monkeypatch.setattr(config, "locked", lambda _: runs)
     for _ in range(2):
-        cli._post(connection, b"x", settings.home, wait=False)
+        app._post(connection, b"x", settings.home, wait=False)
     expected = "the agent is behind.* --wait" if runs else "start the agent first"
     with pytest.raises(CapacityError, match=expected):
-        cli._post(connection, b"x", settings.home, wait=False)
+        app._post(connection, b"x", settings.home, wait=False)
     if runs:
 
         def make_room(_: float) -> None:
             connection.execute("DELETE FROM outbox")
 
-        monkeypatch.setattr(cli.time, "sleep", make_room)
-        assert cli._post(connection, b"x", settings.home, wait=True) > 0
+        monkeypatch.setattr(app.time, "sleep", make_room)
+        assert app._post(connection, b"x", settings.home, wait=True) > 0
 
 
 def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
-    assert cli._carrier({"state": "up"}) == "connected"
-    assert cli._carrier({"state": "down"}) == "down"
-    assert cli._ago(0) == "never"
+    assert app._carrier({"state": "up"}) == "connected"
+    assert app._carrier({"state": "down"}) == "down"
+    assert app._ago(0) == "never"

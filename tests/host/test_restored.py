@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import E_STORAGE, StorageError
-from drupelet_host import database, restored
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store import database, restored
+from drupelet_host.store.sqlite_store import SqliteStore
 
 PEER = b"bbbb"
 

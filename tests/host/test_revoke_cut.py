@@ -12,16 +12,17 @@ import pytest
 from drupelet.base.errors import OK, StorageError
 from drupelet.channel.sender_keys import SenderKeys
 from drupelet.seal.record import RECORD_SIZE
-from drupelet_host import config, key_actions, key_view, private
-from drupelet_host.aead import Aead
-from drupelet_host.agent import Agent
-from drupelet_host.config import Config, Peer, Shared
-from drupelet_host.doctor import examine
-from drupelet_host.keys import HostKeys
-from drupelet_host.output import Output
-from drupelet_host.sealing import RevokedError, Sealing
-from drupelet_host.sender_file import ROWS, SenderFile
-from drupelet_host.topics import SharedKeys, Topics
+from drupelet_host.agent.loop import Agent
+from drupelet_host.agent.topics import SharedKeys, Topics
+from drupelet_host.base.aead import Aead
+from drupelet_host.base.output import Output
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Config, Peer, Shared
+from drupelet_host.keys import overview, rotate_revoke
+from drupelet_host.keys.key_folder import HostKeys
+from drupelet_host.keys.sealing import RevokedError, Sealing
+from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
+from drupelet_host.view.doctor import examine
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]
@@ -37,14 +38,14 @@ class Cut(BaseException):
 
 def allow(patch: pytest.MonkeyPatch, writes: int, failure: BaseException) -> None:
     """From now on so many files are written, and the next one fails."""
-    real, numbers = private.replace, itertools.count()
+    real, numbers = private_files.replace, itertools.count()
 
     def replace(path: Path, content: bytes) -> None:
         if next(numbers) >= writes:
             raise failure
         real(path, content)
 
-    patch.setattr(private, "replace", replace)
+    patch.setattr(private_files, "replace", replace)
 
 
 def random_byte() -> int:
@@ -192,7 +193,7 @@ def test_a_file_of_an_earlier_version_is_taken_up(tmp_path: Path) -> None:
     port.open()
     port.out = [C_ID]
     assert port.keep() == OK
-    private.replace(path, path.read_bytes()[:-1])
+    private_files.replace(path, path.read_bytes()[:-1])
     again = SenderFile(path)
     again.open()
     assert (again.out, again.heard) == ([C_ID], [])
@@ -228,9 +229,9 @@ def test_a_cut_between_cables_and_sticks_leaves_neither(
         allow(patch, 1, Cut())
         sealing = Sealing(settings, 1)
         with pytest.raises(Cut):
-            key_actions.revoke(settings, sealing, "c")
+            rotate_revoke.revoke(settings, sealing, "c")
         sealing.close()
-    (row,) = key_view.peer_rows(settings)
+    (row,) = overview.peer_rows(settings)
     assert row["keys"] == "damaged" and "repeat `drupelet revoke`" in row["note"]
     (check,) = [check for check in examine(a.path) if check.name == "keys"]
     assert check.remedy == "`drupelet revoke c`"
@@ -238,9 +239,9 @@ def test_a_cut_between_cables_and_sticks_leaves_neither(
     for seal_of in (sealing.live, sealing.bundle):
         with pytest.raises(RevokedError, match="c: was revoked"):
             seal_of(settings.peers[0])
-    key_actions.revoke(settings, sealing, "c")
+    rotate_revoke.revoke(settings, sealing, "c")
     sealing.close()
-    (row,) = key_view.peer_rows(settings)
+    (row,) = overview.peer_rows(settings)
     assert row["keys"] == "revoked" and row["note"] == ""
 
 

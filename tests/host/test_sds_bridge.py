@@ -9,8 +9,8 @@ from drupelet.channel.channel import Channel
 from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.channel.settings import Settings
 from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds
-from drupelet_host.sds_bridge import Bridge
-from drupelet_host.sds_nim_channel import NimChannel
+from drupelet_host.channel.dialect_bridge import Bridge
+from drupelet_host.channel.nim_dialect import NimChannel
 from helpers_channel import START_MS, Said, Talker, wire
 
 START_S = START_MS // 1000

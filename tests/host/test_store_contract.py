@@ -18,7 +18,7 @@ from drupelet.store.states import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store.sqlite_store import SqliteStore
 from opened import opened
 
 GROUP, PEER = 1, 2

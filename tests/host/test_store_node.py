@@ -7,8 +7,8 @@ import pytest
 from drupelet.base.errors import CapacityError, PeerError, StorageError
 from drupelet.channel.channel import Channel
 from drupelet.wire.sds.bloom import Bloom
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from drupelet_host.store_node import ANSWERS_MAX, StoreNode, catch_up
+from drupelet_host.channel.store_node import ANSWERS_MAX, StoreNode, catch_up
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, wire
 from opened import opened
 

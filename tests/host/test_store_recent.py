@@ -8,9 +8,9 @@ import pytest
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import ID_PREFIX_SIZE
 from drupelet.store.states import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
-from drupelet_host import recent_rows
-from drupelet_host.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store import recent_rows
+from drupelet_host.store.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX
+from drupelet_host.store.sqlite_store import SqliteStore
 from opened import opened
 
 IDS = 160

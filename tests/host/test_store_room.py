@@ -15,7 +15,7 @@ from drupelet.store.states import (
     STATE_INVALID,
     STATE_PRIVATE,
 )
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store.sqlite_store import SqliteStore
 from host.test_store_contract import GROUP, PENDING_MAX, Bench, message_id
 from opened import opened
 

@@ -7,9 +7,9 @@ import pytest
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.limits import GONE_HANDLE
-from drupelet_host import database, mailbox
-from drupelet_host.room_sqlite import RECLAIM_COUNT
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store import database, outbox
+from drupelet_host.store.reclaim import RECLAIM_COUNT
+from drupelet_host.store.sqlite_store import SqliteStore
 from opened import opened
 
 
@@ -61,14 +61,14 @@ def test_boots_are_counted(store: SqliteStore) -> None:
 
 
 def test_together_is_one_transaction(store: SqliteStore, tmp_path: Path) -> None:
-    mailbox.post(store.connection, b"letter", wall_ms=5)
+    outbox.post(store.connection, b"letter", wall_ms=5)
     other = database.connect(tmp_path / "store.db", read_only=True)
     with store.together():
         store.write("DELETE FROM outbox")
         put(store, 1)
         assert store.barrier() == OK
-        assert mailbox.waiting(other) == 1
-    assert mailbox.waiting(other) == 0
+        assert outbox.waiting(other) == 1
+    assert outbox.waiting(other) == 0
     assert other.execute("SELECT count(*) FROM log").fetchone()[0] == 1
     other.close()
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from drupelet.store.states import STATE_DELIVERED
-from drupelet_host import clock, config
-from drupelet_host.config import Config, Peer
-from drupelet_host.log_view import LogView
-from drupelet_host.member import Member
-from drupelet_host.telemetry_files import Exported, Segment, write_segments
+from drupelet_host.base import clock
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.member import Member
+from drupelet_host.view.log_view import LogView
+from drupelet_host.view.telemetry_files import Exported, Segment, write_segments
 from drupelet_tools.telemetry import job, source
 from drupelet_tools.telemetry.lake import open_lake
 from telemetry import box_writer

@@ -16,13 +16,15 @@ from drupelet.base.hashes import group_id_into
 from drupelet.channel.sender_keys import SenderKeys
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.seal.record import RECORD_SIZE
-from drupelet_host import cli, clock, config
-from drupelet_host.aead import Aead
+from drupelet_host.agent.topics import TOPIC_LABEL, topic_id
+from drupelet_host.base import clock
+from drupelet_host.base.aead import Aead
 from drupelet_host.broker import Broker
-from drupelet_host.config import ConfigError, Peer, Shared, load
-from drupelet_host.sender_file import ROWS, SenderFile
-from drupelet_host.topics import TOPIC_LABEL, topic_id
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_host.cli import app
+from drupelet_host.home import config
+from drupelet_host.home.config import ConfigError, Peer, Shared, load
+from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
+from drupelet_transports.host.mqtt_host import MqttClient
 from host.conftest import Home, messages_sent, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
@@ -262,7 +264,7 @@ def test_three_agents_on_multicast(make_home: MakeHome, broker: Broker, multicas
         home.settle()
     for home in homes:
         assert home.check_alive() is False
-        shown = CliRunner().invoke(cli.app, ["status", "--home", str(home.path)]).output
+        shown = CliRunner().invoke(app.app, ["status", "--home", str(home.path)]).output
         assert "2 of 2" in shown and "field" in shown
         home.stop()
         # The broker was gone before the first message: its carrier sent none of them.

@@ -5,9 +5,9 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet_host import provision
 from drupelet_host.broker import Broker
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import provision
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from host.conftest import Home, messages_sent, share_keys, wait_for

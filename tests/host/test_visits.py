@@ -10,25 +10,20 @@ import pytest
 
 from drupelet.base.errors import OK, StorageError
 from drupelet.seal.record import FLAG_PACKS, install
-from drupelet_host import (
-    clock,
-    config,
-    database,
-    keys,
-    mailbox,
-    member,
-    private,
-    provision,
-    stick_visit,
-)
-from drupelet_host.agent import Agent, visit_alone
-from drupelet_host.cas import FolderStore
-from drupelet_host.config import Peer
-from drupelet_host.feed_root import FeedRoot
-from drupelet_host.log_view import LogView
-from drupelet_host.output import Output
-from drupelet_host.remote_log_home import open_folder
-from drupelet_transports import stick
+from drupelet_host.agent import stick_visit
+from drupelet_host.agent.loop import Agent, visit_alone
+from drupelet_host.base import clock
+from drupelet_host.base.output import Output
+from drupelet_host.feeds.home_log import open_folder
+from drupelet_host.feeds.root import FeedRoot
+from drupelet_host.home import config, private_files
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import key_folder, provision
+from drupelet_host.member import member
+from drupelet_host.remote.content_store import FolderStore
+from drupelet_host.store import database, outbox
+from drupelet_host.view.log_view import LogView
+from drupelet_transports.stick import stick
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]
@@ -64,11 +59,11 @@ def agent(homes: list[Home]) -> Iterator[Agent]:
     made.member.sealing.close()
 
 
-def outbox(home: Home) -> int:
+def unsent(home: Home) -> int:
     """Messages that are in no log yet."""
     connection = database.connect(home.path / "store.db")
     try:
-        return mailbox.waiting(connection)
+        return outbox.waiting(connection)
     finally:
         connection.close()
 
@@ -82,7 +77,7 @@ def test_all_letters_leave_with_a_stick(
     for text in texts:
         homes[0].put(text)
     report = visit_alone(config.load(homes[0].path), usb)
-    assert report["safe_to_unplug"] and outbox(homes[0]) == 0
+    assert report["safe_to_unplug"] and unsent(homes[0]) == 0
     visit_alone(config.load(homes[1].path), usb)
     assert [entry["text"] for entry in homes[1].log()] == texts
 
@@ -93,7 +88,7 @@ def test_all_letters_leave_with_a_stick_that_the_agent_visits(
     monkeypatch.setattr(member, "LETTERS_PER_TURN_MAX", 4)
     for number in range(11):
         homes[0].put(f"reading {number:02}")
-    assert agent.visit(usb)["safe_to_unplug"] and outbox(homes[0]) == 0
+    assert agent.visit(usb)["safe_to_unplug"] and unsent(homes[0]) == 0
     visit_alone(config.load(homes[1].path), usb)
     assert len(homes[1].log()) == 11
 
@@ -103,7 +98,7 @@ def test_a_log_that_takes_no_more_keeps_no_visit_waiting(
 ) -> None:
     monkeypatch.setattr(member.Member, "_publish", lambda *_: -1)
     homes[0].put("no room")
-    assert agent.visit(usb)["safe_to_unplug"] and outbox(homes[0]) == 1
+    assert agent.visit(usb)["safe_to_unplug"] and unsent(homes[0]) == 1
 
 
 def test_a_peer_with_another_name_is_told_of_by_that(
@@ -229,7 +224,7 @@ def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(private, "create", full)
+        patch.setattr(private_files, "create", full)
         with pytest.raises(StorageError, match=r"feed\.key: cannot be written \(No space left"):
             FeedRoot(agent.config).current(b"")
         assert "No space left" in agent.remote_log("push", str(usb))["error"]
@@ -241,7 +236,7 @@ def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
 def test_the_key_of_a_feed_that_was_cut_short_is_none(agent: Agent, size: int) -> None:
     """Of zero bytes everybody could make the keys of our pages."""
     path = agent.config.keys_path / "feed.key"
-    private.replace(path, bytes(size))
+    private_files.replace(path, bytes(size))
     with pytest.raises(StorageError, match=r"feed\.key: cut short; .* remove it"):
         FeedRoot(agent.config).current(b"")
 
@@ -371,7 +366,7 @@ def test_a_board_whose_program_nobody_knows_gets_records(tmp_path: Path) -> None
     ):
         ours = provision.HomeKeys(tmp_path / "keys", *ids)
         provision.provision(ours, theirs, 8, issuer=True)
-        states = keys.look(tmp_path / "keys", ids[1])
+        states = key_folder.look(tmp_path / "keys", ids[1])
         assert states and all(state.packs is packs for state in states)
 
 
@@ -379,6 +374,6 @@ def test_a_new_root_keeps_what_is_known_of_the_peer() -> None:
     ours = provision.RamKeys(A.to_bytes(4), B.to_bytes(4))
     assert install(ours, bytes(32), 4, 0, FLAG_PACKS) == OK
     assert install(ours, bytes(31) + b"1", 4, 1, 0) == OK
-    chains = [record for row, record in ours.records.items() if row < keys.CHAIN_ROWS]
+    chains = [record for row, record in ours.records.items() if row < key_folder.CHAIN_ROWS]
     assert len(chains) == 8, "both directions of both carrier classes, in two generations"
     assert all(record[1] & FLAG_PACKS for record in chains)

@@ -12,7 +12,7 @@ import pytest
 
 from board.test_micro import handles
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.m3 import drive
 from drupelet_tools.m3.image import compiled, image

@@ -21,7 +21,6 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet_host.cas import FolderStore
 from drupelet_host.clients.exploding import (
     AFTER_READING,
     AFTER_TIME,
@@ -30,7 +29,8 @@ from drupelet_host.clients.exploding import (
     ExplodingClient,
     head_into,
 )
-from drupelet_host.remote_log import LogReader, take_news
+from drupelet_host.remote.content_store import FolderStore
+from drupelet_host.remote.log import LogReader, take_news
 from helpers import Draw, Member, Network, check_causal
 from helpers_remote import KEYS, Device, upload
 from ram_store import RamStore

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host import config
+from drupelet_host.home import config
 from drupelet_tools.flash import alive, repl, rom, sets, steps
 from drupelet_tools.flash.errors import CableError
 from drupelet_tools.flash.probe import Facts

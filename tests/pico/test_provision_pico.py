@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.pico.emulator import Pico
 from drupelet_tools.pico.repl import interrupt
 from drupelet_tools.pico.wire import Wire

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet_host.config import Peer
+from drupelet_host.home.config import Peer
 from drupelet_tools.pico.emulator import Pico
 from drupelet_tools.pico.repl import put
 from drupelet_tools.pico.wire import Wire

@@ -14,8 +14,8 @@ from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain
 from drupelet_tools.bench.command import app
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.profiles import PROFILES
-from drupelet_transports.framing import Decoder
-from drupelet_transports.mqtt_packet import PacketReader, payload_start
+from drupelet_transports.board.mqtt_packet import PacketReader, payload_start
+from drupelet_transports.common.framing import Decoder
 
 TIMEOUT_S = 60
 BSP, COMPACT, *MVDS = PROFILES

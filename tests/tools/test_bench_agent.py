@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_host import database
+from drupelet_host.store import database
 from drupelet_tools.bench import agent
 from drupelet_tools.bench.agent_home import open_pair
 from drupelet_tools.bench.columns import AGENT

@@ -19,7 +19,11 @@ def modules(folder: Path) -> set[str]:
 
 def test_everything_that_a_board_runs(firmware: Path) -> None:
     found = modules(firmware)
-    assert {"drupelet/node.mpy", "drupelet_transports/stick.mpy", "boards/device.mpy"} <= found
+    assert {
+        "drupelet/node.mpy",
+        "drupelet_transports/stick/stick.mpy",
+        "boards/device.mpy",
+    } <= found
     assert {"boards/unix/main.mpy", "boards/rows.mpy"} <= found
     assert all(name.endswith(".mpy") for name in found)
     hosts = {

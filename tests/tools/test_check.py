@@ -8,7 +8,7 @@ from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.store.flash_store import FlashStore
-from drupelet_host.files import HostFiles
+from drupelet_host.store.folder_files import HostFiles
 from drupelet_tools.demo.check import Held, Logged, board_log, judge
 from drupelet_tools.demo.plan import GROUP, DemoError
 

@@ -15,7 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from drupelet_host import config, key_view
+from drupelet_host.home import config
+from drupelet_host.keys import overview
 from drupelet_tools.demo import keys, plan
 
 COMMAND = [sys.executable, "-m", "drupelet_host", "demo"]
@@ -153,7 +154,7 @@ def test_everything_went_sealed_and_no_key_is_in_what_was_written(
     said: dict[str, Any], whole: Ended
 ) -> None:
     folders = plan.Folders(Path(said["report"]).parent)
-    rows = key_view.peer_rows(config.load(folders.host))
+    rows = overview.peer_rows(config.load(folders.host))
     assert [(row["name"], row["keys"]) for row in rows] == [(name, "sealed") for name in "ABC"]
     for row, used in zip(rows, ("live", "live", "bundle"), strict=True):
         chain = row["classes"][used]

@@ -14,9 +14,9 @@ from drupelet_tools.flash.sets import Choice, build_set, count_lines
 
 SCRIPT = Path(__file__).with_name("heap_by_module.py")
 CARRIERS = {
-    "serial": ["drupelet_transports.serial_board", "drupelet_transports.stream_board"],
-    "mqtt": ["drupelet_transports.mqtt_board"],
-    "stick": ["boards.stick", "drupelet_transports.stick"],
+    "serial": ["drupelet_transports.board.terminal", "drupelet_transports.board.stream"],
+    "mqtt": ["drupelet_transports.board.mqtt_board"],
+    "stick": ["boards.stick", "drupelet_transports.stick.stick"],
 }
 COMMON = ["boards.device", "boards.unix.sensors", "drupelet.node"]
 COMMON += [

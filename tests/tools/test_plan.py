@@ -9,7 +9,7 @@ import pytest
 
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.plan import BOARDS, DemoError, check_broker, prepare
-from drupelet_transports.base import TransportError
+from drupelet_transports.common.transport import TransportError
 
 
 def test_makes_what_is_needed(tmp_path: Path) -> None:

@@ -66,14 +66,16 @@ def test_a_small_set_has_what_was_asked_for_and_no_more() -> None:
     serial = texts(Choice("small", carriers=("serial",)), "armv6m")
     assert {
         "drupelet.wire.bsp1",
-        "drupelet_transports.serial_board",
+        "drupelet_transports.board.terminal",
         "drupelet.store.flash_store",
     } <= set(serial)
     assert not {name for name in serial if "mqtt" in name or "stick" in name or "mvds" in name}
     assert "drupelet.base._memory_plain" not in serial
     assert not any("def commit(" in text for text in serial.values())
     stick = texts(Choice("small", ("mvds-1",), ("stick",)), "bytecode")
-    assert {"drupelet.wire.mvds.codec", "drupelet_transports.stick", "boards.stick"} <= set(stick)
+    assert {"drupelet.wire.mvds.codec", "drupelet_transports.stick.stick", "boards.stick"} <= set(
+        stick
+    )
     assert "drupelet.wire.bsp1" not in stick
     assert {"drupelet.base._memory_plain", "drupelet.base._blake2s_halves"} <= set(stick)
     assert not {name for name in stick if name.endswith("_viper")}

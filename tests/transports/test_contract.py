@@ -1,4 +1,4 @@
-"""What every carrier promises, one suite for all of them (drupelet_transports.base)."""
+"""What every carrier promises, one suite for all of them (common.transport)."""
 
 import io
 import time
@@ -11,11 +11,13 @@ import pytest
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet_host.broker import Broker
-from drupelet_transports import loop, mqtt_board, mqtt_host
-from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.faulty import FaultyTransport
-from drupelet_transports.serial_host import open_serial
-from drupelet_transports.trace import TraceTransport
+from drupelet_transports.board import mqtt_board
+from drupelet_transports.common import in_process
+from drupelet_transports.common.faulty import FaultyTransport
+from drupelet_transports.common.trace import TraceTransport
+from drupelet_transports.common.transport import E_CLOSED, Transport
+from drupelet_transports.host import mqtt_host
+from drupelet_transports.host.serial_line import open_serial
 from transports.test_serial import Cable
 
 A, B = b"\0\0\0\x0a", b"\0\0\0\x0b"
@@ -59,12 +61,12 @@ def rest() -> None:
 
 @contextmanager
 def loop_ends() -> Iterator[Ends]:
-    yield Ends(*loop.pair(), rest)
+    yield Ends(*in_process.pair(), rest)
 
 
 @contextmanager
 def faultless_ends() -> Iterator[Ends]:
-    here, there = loop.pair()
+    here, there = in_process.pair()
     random = Random(1)
     yield Ends(
         FaultyTransport(here, random.randrange), FaultyTransport(there, random.randrange), rest
@@ -73,7 +75,7 @@ def faultless_ends() -> Iterator[Ends]:
 
 @contextmanager
 def traced_ends() -> Iterator[Ends]:
-    here, there = loop.pair()
+    here, there = in_process.pair()
     yield Ends(TraceTransport(here, io.StringIO()), TraceTransport(there, io.StringIO()), rest)
 
 
@@ -134,7 +136,7 @@ def mqtt_board_ends() -> Iterator[Ends]:
 
 @contextmanager
 def long_loop_ends() -> Iterator[Ends]:
-    yield Ends(*loop.pair(HOST_FRAME_SIZE_MAX), rest)
+    yield Ends(*in_process.pair(HOST_FRAME_SIZE_MAX), rest)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drupelet.base.errors import PeerError
-from drupelet_transports.cobs import cobs_decode, cobs_encode
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.common.cobs import cobs_decode, cobs_encode
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
 from published import COBS_DAMAGED, COBS_PAIRS
 
 # Runs of zeros and of full blocks are where stuffing goes wrong.

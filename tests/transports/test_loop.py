@@ -4,10 +4,10 @@ from io import StringIO
 from random import Random
 
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.faulty import FaultyTransport
-from drupelet_transports.loop import pair
-from drupelet_transports.trace import TraceTransport
+from drupelet_transports.common.faulty import FaultyTransport
+from drupelet_transports.common.in_process import pair
+from drupelet_transports.common.trace import TraceTransport
+from drupelet_transports.common.transport import E_CLOSED, Transport
 
 
 def send(transport: Transport, data: bytes) -> int:

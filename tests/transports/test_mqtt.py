@@ -12,8 +12,9 @@ import pytest
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_host.broker import Broker, BrokerError
-from drupelet_transports import mqtt_board, mqtt_host
-from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.board import mqtt_board
+from drupelet_transports.common.transport import E_CLOSED, Transport
+from drupelet_transports.host import mqtt_host
 
 # What stands behind the prefix in the topics of two members.
 A, B = b"a", b"b"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet_transports.mqtt_packet import (
+from drupelet_transports.board.mqtt_packet import (
     DISCONNECT,
     PINGREQ,
     PacketReader,

@@ -11,13 +11,13 @@ from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import Seal, SealContext
-from drupelet_host.aead import Aead
-from drupelet_host.issuing_visit import IssuingVisit
-from drupelet_transports.base import E_CLOSED
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.sealed import Sealed
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.stick import Stick
+from drupelet_host.agent.issuing_visit import IssuingVisit
+from drupelet_host.base.aead import Aead
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.common.transport import E_CLOSED
+from drupelet_transports.seal.sealed_carrier import Sealed
+from drupelet_transports.stick.sealed_visit import SealedVisit
+from drupelet_transports.stick.stick import Stick
 from seal_ends import A_ID, B_ID, KID, Clock, End, Witness, install, pair
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.seal.issue import Issuer, rekey
-from drupelet_host.issuing_visit import IssuingVisit
+from drupelet_host.agent.issuing_visit import IssuingVisit
 from seal_ends import A_ID, B_ID, KID
 from transports.test_sealed import Member, bundles, members
 

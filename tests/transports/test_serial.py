@@ -17,8 +17,8 @@ import serial
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet_tools.terminal import Terminal
-from drupelet_transports.base import E_CLOSED, Transport, TransportError
-from drupelet_transports.serial_host import SerialHost, open_serial
+from drupelet_transports.common.transport import E_CLOSED, Transport, TransportError
+from drupelet_transports.host.serial_line import SerialHost, open_serial
 
 ROOT = Path(__file__).parents[2]
 SOURCES = f"{ROOT}/firmware:{ROOT}/transports"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import drupelet_transports.stick as module
+import drupelet_transports.stick.stick as module
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 A, B, C = b"\xaa\0\0\1", b"\xbb\0\0\2", b"\xcc\0\0\3"
 FRAMES = [b"\x00", bytes(range(256)), b"\xff" * FRAME_SIZE_MAX, b"last"]

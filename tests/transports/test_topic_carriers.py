@@ -12,13 +12,13 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import SENDER_KEY_MS, SENDER_KEY_MS_MAX, WAIT_MS_MAX
 from drupelet.channel.key_distribution import KIND_SENDER_KEY, RECORD_FRAME_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
-from drupelet_host.aead import Aead
-from drupelet_transports.base import E_CLOSED, TransportError
-from drupelet_transports.key_carrier import KeyCarrier
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.multicast import BoardMulticast, Multicast
-from drupelet_transports.sealed_topic import SealedTopic
-from drupelet_transports.url import parse_url
+from drupelet_host.base.aead import Aead
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.common.multicast import BoardMulticast, Multicast
+from drupelet_transports.common.transport import E_CLOSED, TransportError
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.key_carrier import KeyCarrier
+from drupelet_transports.seal.sealed_topic import SealedTopic
 from seal_ends import A_ID, B_ID, Clock
 from seal_ends import pair as seal_pair
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from drupelet_transports.base import TransportError
-from drupelet_transports.loopback import require_loopback
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.loopback import require_loopback
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
 
 
 def test_parts() -> None:

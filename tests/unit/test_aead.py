@@ -12,7 +12,7 @@ from drupelet.base.aes import Aes
 from drupelet.base.ccm import Ccm
 from drupelet.base.hkdf import hkdf
 from drupelet.base.hmac256 import hmac
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610, RFC4231, RFC5869
 
 

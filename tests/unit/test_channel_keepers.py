@@ -12,7 +12,7 @@ from drupelet.channel.ports import KeeperPort
 from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.store.files import RamFiles
 from drupelet.wire.sds.bloom import Bloom
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Talker, wire
 from opened import opened
 

@@ -17,7 +17,7 @@ from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.channel.settings import Settings
 from drupelet.store.files import RamFiles
 from drupelet.wire.sds.bloom import Bloom
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 from opened import opened
 

@@ -10,7 +10,7 @@ from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.limits import SEAL_STEPS_MAX
 from drupelet.channel.sender_keys import OVERHEAD, SenderKeys
 from drupelet.seal.record import RECORD_SIZE, is_sound
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from helpers_channel import Talker
 
 

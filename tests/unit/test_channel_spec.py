@@ -8,7 +8,7 @@ from drupelet.base.hashes_sds import Identity
 from drupelet.wire.sds import message as sds
 from drupelet.wire.sds.bloom import Bloom, modulo, parameters
 from drupelet.wire.sds.nim import decode, encode, from_sds
-from drupelet_host.channel_db import _APPLICATION_ID
+from drupelet_host.store.channel_database import _APPLICATION_ID
 from helpers_channel import START_MS, Talker, wire
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/SPEC.md").read_text("utf-8")

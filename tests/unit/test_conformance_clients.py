@@ -12,7 +12,7 @@ from devices import Bsp, Device
 from drupelet.base.errors import E_PEER, OK
 from drupelet.engine.body import DELETE, INVALID, KEEP, SHARE
 from drupelet.node import AUTO, BATCH, INTERACTIVE, SHARED
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store.sqlite_store import SqliteStore
 
 OTHER_CLIENT = bytes(range(100, 132))
 VERDICTS = {b"S": SHARE, b"K": KEEP, b"D": DELETE, b"I": INVALID}

@@ -10,7 +10,7 @@ import pytest
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import FILES_OPEN_MAX
 from drupelet.store.files import Files, RamFiles
-from drupelet_host.files import HostFiles
+from drupelet_host.store.folder_files import HostFiles
 
 CONTRACT = Path(__file__).parents[1] / "board/files_contract.py"
 

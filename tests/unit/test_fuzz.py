@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-import drupelet_transports.stick as stick_module
+import drupelet_transports.stick.stick as stick_module
 from drupelet.base.errors import E_PEER, OK, PeerError
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.wire import bsp1
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.protobuf import Reader
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
-from drupelet_transports.mqtt_packet import PacketReader, payload_start
-from drupelet_transports.stick import Stick
+from drupelet_transports.board.mqtt_packet import PacketReader, payload_start
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.stick.stick import Stick
 from mutations import STREAMS, streams
 
 IDS = [bytes([n]) * 32 for n in range(1, 9)]

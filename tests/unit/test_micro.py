@@ -11,7 +11,7 @@ from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.micro.link import MicroLink
 from drupelet.micro.member import Micro
 from drupelet.micro.serial_line import MicroSerial
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
 from helpers import Draw, Line
 from naive import bsp
 

@@ -16,7 +16,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet_host.undeliverable import Undeliverable
+from drupelet_host.member.undeliverable import Undeliverable
 from helpers import (
     EPOCH_MS,
     ROUND_MS,

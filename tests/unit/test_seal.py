@@ -28,7 +28,7 @@ from drupelet.seal.record import (
     row_of,
     step,
 )
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, End, RamKeys, Witness, flipped, meet, pair
 
 HEAD, SALT, STATUS, TAG = 7, 8, 9, 8

@@ -26,7 +26,7 @@ from drupelet.seal.record import (
 )
 from drupelet.seal.seal import FINAL, TYPE_CONTROL
 from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import A_ID, B_ID, KID, End, Witness, flipped, meet, pair
 
 HEAD, SALT, STATUS, TAG = 7, 8, 9, 8

@@ -17,7 +17,7 @@ from drupelet.seal.record import (
     install,
 )
 from drupelet.seal.seal import FINAL, TYPE_CONTROL, TYPE_DATA, Seal, SealContext
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, RamKeys, Witness
 
 LIVE, STICK = 0, 1

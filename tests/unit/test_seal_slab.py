@@ -6,7 +6,7 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import SEAL_OLD_MAX
 from drupelet.seal.record import IN_AT, OLD_SIZE, OUT_AT, ROW_SIZE, install
 from drupelet.seal.seal import Seal, SealContext
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import Bytes, End, RamKeys, Witness, meet
 
 HUB = b"HUB_"

@@ -5,7 +5,7 @@ import pytest
 from drupelet.base.limits import SEAL_CONTROL_MS, SEAL_JUMP, SEAL_REVOKE_SENDS
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import TYPE_CONTROL
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import Witness, meet, pair
 
 

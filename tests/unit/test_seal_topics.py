@@ -6,7 +6,7 @@ from drupelet.base.errors import OK
 from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, NAME, RENAMED, row_of
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet.seal.topic_names import topics
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, Bytes, RamKeys, install
 
 

@@ -13,9 +13,9 @@ from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX, SEAL_TELL_MS_MAX
 from drupelet.seal.record import FLAG_ISSUER, install
 from drupelet.seal.seal import Seal, SealContext
-from drupelet_host.aead import Aead
-from drupelet_transports.base import Transport
-from drupelet_transports.sealed import Sealed
+from drupelet_host.base.aead import Aead
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.seal.sealed_carrier import Sealed
 from seal_ends import A_ID, B_ID, Bytes, Clock, RamKeys, Witness
 
 SEEDS = 14

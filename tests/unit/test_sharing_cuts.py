@@ -16,7 +16,7 @@ from drupelet.engine.members import GROUP_UNORDERED
 from drupelet.node import BATCH, CARRIER_STICK, INTERACTIVE, INVISIBLE, PROFILE_BSP_1, SHARED
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELETED, STATE_DELIVERED
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store.sqlite_store import SqliteStore
 from opened import opened
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 from unit.test_conformance_clients import OTHER_CLIENT, Client, Devices, body_of

@@ -5,9 +5,9 @@ import pytest
 from drupelet.node import CARRIER_MQTT, PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_host.aead import Aead
-from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.sealed import Sealed
+from drupelet_host.base.aead import Aead
+from drupelet_transports.common.in_process import pair as loop_pair
+from drupelet_transports.seal.sealed_carrier import Sealed
 from helpers import Draw, Member, Network, check_causal
 from seal_ends import End, pair
 

@@ -1,6 +1,6 @@
 """The verbs of this room, added to the `drupelet` command through an entry point.
 
-The host may not import the tools, so `drupelet_host.cli` loads the entry-point group
+The host may not import the tools, so `drupelet_host.cli.app` loads the entry-point group
 `drupelet.commands` and calls each member with its typer app.
 """
 

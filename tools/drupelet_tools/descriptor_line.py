@@ -2,8 +2,8 @@
 
 import os
 
-from drupelet_transports.base import E_CLOSED
-from drupelet_transports.framing import StreamTransport
+from drupelet_transports.common.framing import StreamTransport
+from drupelet_transports.common.transport import E_CLOSED
 
 
 class DescriptorLine(StreamTransport):

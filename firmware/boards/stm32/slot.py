@@ -4,7 +4,7 @@ import os
 
 import pyb
 
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick.stick import Stick
 
 
 class Slot(Stick):

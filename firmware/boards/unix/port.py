@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import DevicePort, Take
     from boards.unix.rtc import Rtc
-    from drupelet_transports.serial_board import SerialBoard
+    from drupelet_transports.board.terminal import SerialBoard
 
 _BOARD_UNIX = 3  # docs/SPEC.md 6.1
 
@@ -46,7 +46,7 @@ class Port(BasePort):
         """
         if not url.startswith("serial://"):
             raise DrupeletError(url + ": is for microcontrollers: use serial:///dev/...")
-        from drupelet_transports.serial_board import SerialBoard
+        from drupelet_transports.board.terminal import SerialBoard
 
         where = url[9:].split("?")[0]
         size = url.split("frame=")[1].split("&")[0] if "frame=" in url else FRAME_SIZE_MAX

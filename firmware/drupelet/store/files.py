@@ -1,8 +1,8 @@
 """Flash files as the store needs them: append, read anywhere, rename, remove.
 
 `Files` is the port; `RamFiles` keeps everything in RAM, for tests, simulations and a first run.
-Boards and hosts have their own (`boards.files`, `drupelet_host.files`). All of them pass one
-contract suite, and promise:
+Boards and hosts have their own (`boards.files`, `drupelet_host.store.folder_files`). All of them
+pass one contract suite, and promise:
 
     append   adds at the end; a power cut may lose it until `flush` has returned OK
     flush    everything appended to this file is durable

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from drupelet.base.errors import DrupeletError, PeerError
 from drupelet.node import Node
-from drupelet_host import config
-from drupelet_host.clients.known import CARRIERS_CLIENT_ID
+from drupelet_host.clients.feed_notices import PLACES_MAX, place_text
 from drupelet_host.clients.notices import Notices
-from drupelet_host.config import Config, Peer
-from drupelet_host.feeds import PLACES_MAX, place_text
-from drupelet_host.remote_log_wire import fields, put_field
-from drupelet_transports.url import parse_url
+from drupelet_host.home import config
+from drupelet_host.home.client_ids import CARRIERS_CLIENT_ID
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.remote.log_bytes import fields, put_field
+from drupelet_transports.common.url import parse_url
 
 # A cable's name says nothing to another host; a stick has no place.
 _REACHABLE = ("mqtt",)

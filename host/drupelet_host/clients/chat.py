@@ -14,8 +14,8 @@ from drupelet.base.limits import ID_SIZE
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.node import Node
 from drupelet.store.states import STATE_DELETED
+from drupelet_host.home.client_ids import CHAT_CLIENT_ID
 
-CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
 PERSON_SIZE = 8
 TEXT, INVITE, JOIN, LEAVE = range(4)
 OUTSIDE, INVITED, MEMBER, LEFT = range(4)

@@ -18,7 +18,7 @@ from drupelet.base.errors import CapacityError, check
 from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.node import Node
 from drupelet.store.states import STATE_DELIVERED
-from drupelet_host import clock
+from drupelet_host.base import clock
 
 DEVICE_SIZE = 4
 # Devices that are no members here, of which one sender may speak: members of members, whom `learn`

@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING
 
 from drupelet.base.errors import CapacityError
 from drupelet.engine.members import SHARED, VISIBLE
-from drupelet_host.toml_table import shown
+from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
+from drupelet_host.home.toml_table import shown
 
 if TYPE_CHECKING:
     from drupelet.node import Node
-
-PUBLIC_CLIENT_ID = bytes.fromhex(
-    "7d04f3a96ce81b25f0974eb2c8d1563a1f8e60b7a45392dc58c7ba0e91f63d42"
-)
-TOPIC_SIZE_MAX = 255
 
 
 def topic_descriptor(topic: str) -> bytes:

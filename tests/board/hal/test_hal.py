@@ -17,7 +17,7 @@ from drupelet.base.errors import OK
 from drupelet.link.link import Link
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
 from drupelet.seal.record import RECORD_SIZE, finish
-from drupelet_host.files import HostFiles
+from drupelet_host.store.folder_files import HostFiles
 from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from drupelet_host import clock, config, database, mailbox, provision
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
-from drupelet_host.config import Config, Peer
-from drupelet_host.status import last_status
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.keys import provision
+from drupelet_host.member.status import last_status
+from drupelet_host.store import database, outbox
 from drupelet_tools.bench import process_tree
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.sim.broker import BrokerMissing, Mosquitto
@@ -149,7 +152,7 @@ class AgentHome:
             at = 0
             while at < len(payloads):
                 # One transaction: what a commit of each costs the poster is not measured.
-                room = mailbox.OUTBOX_MAX - mailbox.waiting(store)
+                room = outbox.OUTBOX_MAX - outbox.waiting(store)
                 rows = [
                     (clock.timestamp8(clock.wall_ms() + number), payload)
                     for number, payload in enumerate(payloads[at : at + room], at)
@@ -158,15 +161,15 @@ class AgentHome:
                 store.executemany(_OUTBOX, rows)
                 store.execute("COMMIT")
                 at += len(rows)
-                wait_for(lambda: mailbox.waiting(store) < mailbox.OUTBOX_MAX, "room in the outbox")
-            wait_for(lambda: not mailbox.waiting(store), "empty outbox")
+                wait_for(lambda: outbox.waiting(store) < outbox.OUTBOX_MAX, "room in the outbox")
+            wait_for(lambda: not outbox.waiting(store), "empty outbox")
 
     def visit(self, stick: Path) -> dict[str, Any]:
         """Have the agent visit a stick; the report's fields. Raises BenchError."""
         with self._store() as store:
-            entry = mailbox.ask(store, "stick", str(stick))
+            entry = outbox.ask(store, "stick", str(stick))
             report: dict[str, Any] = json.loads(
-                wait_for(lambda: mailbox.answer(store, entry), "end of the visit")
+                wait_for(lambda: outbox.answer(store, entry), "end of the visit")
             )
         if not report.get("safe_to_unplug"):
             raise BenchError(f"the visit of {self.name} failed: {report}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet_host import database
+from drupelet_host.store import database
 from drupelet_tools.bench.errors import BenchError
 
 _HOST = "127.0.0.1"

@@ -14,12 +14,12 @@ from drupelet.base.errors import OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.link.link import Link
 from drupelet.node import CARRIER_MQTT
-from drupelet_host import clock
+from drupelet_host.base import clock
 from drupelet_host.broker import Broker
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.pipe import End
 from drupelet_tools.bench.profiles import Profile
-from drupelet_transports.mqtt_host import MqttClient, MqttTransport
+from drupelet_transports.host.mqtt_host import MqttClient, MqttTransport
 
 COUNTS = (1500, 5000)
 AWAY_S = 20

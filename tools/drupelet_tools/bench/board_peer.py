@@ -13,7 +13,7 @@ from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, Node
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet_tools.bench.errors import BenchError
-from drupelet_transports.base import Transport
+from drupelet_transports.common.transport import Transport
 
 GROUP = b"bench"
 HOST = bytes.fromhex("40000000")

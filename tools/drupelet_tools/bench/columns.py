@@ -26,12 +26,22 @@ def explain(about: str, columns: Sequence[Column]) -> str:
 
 
 ROOMS = (
-    Column("room", "a folder of the core", text=True),
-    Column("modules", "its modules that a board can load"),
+    Column("room", "a folder of the core, the host or the carriers, or a module", text=True),
+    Column("modules", "its modules; of the core those that a board can load"),
     Column("micro", "code lines of it in the micro set"),
     Column("small", "code lines of it in the small set, on a plain cable"),
     Column("full", "code lines of it in the full set"),
     Column("may_import", "the rooms that its modules may import", "may import", text=True),
+)
+HOST_ROOMS = (
+    ROOMS[0],
+    ROOMS[1],
+    Column(
+        "code_lines",
+        "outside of the core: lines that are not blank, comment or docstring",
+        "lines",
+    ),
+    ROOMS[-1],
 )
 RAM = (
     Column("config", "peers/offered pool/messages that the tables are made for", text=True),

@@ -11,8 +11,18 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from drupelet_host.commands import path
-from drupelet_tools.bench.columns import AGENT, BOARD, CPU, INGEST, RAM, ROOMS, WIRE, explain
+from drupelet_host.cli.common import path
+from drupelet_tools.bench.columns import (
+    AGENT,
+    BOARD,
+    CPU,
+    HOST_ROOMS,
+    INGEST,
+    RAM,
+    ROOMS,
+    WIRE,
+    explain,
+)
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.pico.command import pico_cuts
 
@@ -93,16 +103,24 @@ def ram(
 
 
 @app.command(
-    help=explain("The rooms of the core, their code lines, and how deep imports go.", ROOMS)
+    help=explain(
+        "The rooms of core, host and carriers, and how deep the core's imports go.",
+        (*ROOMS, *(column for column in HOST_ROOMS if column not in ROOMS)),
+    )
 )
 def rooms(as_json: AsJson = False) -> None:
     """See `help` above."""
-    from drupelet_tools.bench import rooms as core
+    from drupelet_tools.bench import rooms as table
     from drupelet_tools.bench.table import Table, show
 
-    rows = core.rows()
-    title = f"Rooms of the core; the longest chain of imports has {core.floors()} floors"
-    show([Table(title, ROOMS, rows)], rows, as_json)
+    rows, host, carriers = table.rows(), table.rows_of(table.HOST), table.rows_of(table.CARRIERS)
+    title = f"Rooms of the core; the longest chain of imports has {table.floors()} floors"
+    tables = [
+        Table(title, ROOMS, rows),
+        Table("Rooms of the host", HOST_ROOMS, host),
+        Table("Rooms of the carriers", HOST_ROOMS, carriers),
+    ]
+    show(tables, rows, as_json, {"host": host, "carriers": carriers})
 
 
 @app.command(help=explain("Images of firmware sets on emulated boards, as they run.", BOARD))

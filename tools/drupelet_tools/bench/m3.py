@@ -27,7 +27,7 @@ from drupelet_tools.bench.turns import TurnsLine
 from drupelet_tools.m3 import drive
 from drupelet_tools.m3.image import compiled, image, image_bytes
 from drupelet_tools.m3.machine import STACK_SIZE, BoardError, Machine, Start
-from drupelet_transports.serial_host import open_serial
+from drupelet_transports.host.serial_line import open_serial
 
 # What each set is for (flash/sets.toml): run in place on 128 KB, and frozen in 16 KB of RAM.
 HEAPS = {"small": 128 * 1024, "micro": 16 * 1024}

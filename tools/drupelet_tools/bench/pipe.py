@@ -23,16 +23,16 @@ from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.packed import Packed
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.wire.sketch.recovery import Recovery
-from drupelet_host.config import PEERS_CONFIGURED_MAX
-from drupelet_host.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
-from drupelet_host.parts_sqlite import PARTS_HOST_MAX
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.home.config import PEERS_CONFIGURED_MAX
+from drupelet_host.member.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
+from drupelet_host.store.long_bodies import PARTS_HOST_MAX
+from drupelet_host.store.sqlite_store import SqliteStore
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.profiles import Profile
 from drupelet_tools.bench.sealed import SealedEnds
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.stick import Stick
-from drupelet_transports.visit import Visit
+from drupelet_transports.stick.plain_visit import Visit
+from drupelet_transports.stick.sealed_visit import SealedVisit
+from drupelet_transports.stick.stick import Stick
 
 EPOCH_MS = 1000
 # Files in RAM, where the system has them: the stores are not what is measured.

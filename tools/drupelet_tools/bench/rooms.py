@@ -1,17 +1,18 @@
-"""The rooms of the core: who may import whom, how deep imports go, and code lines per room.
+"""The rooms of the core, the host and the carriers: who may import whom, and code lines per room.
 
-A module of a room imports its own room and those named here, nothing else, also not for types and
-not inside of a function. Tests hold it (tests/test_tidy.py); `drupelet bench rooms` prints it.
+A module of a room imports its own room and those named here, nothing else (see `house`). Tests
+hold it (tests/test_tidy.py); `drupelet bench rooms` prints it.
 """
 
-import ast
-from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import drupelet
+import drupelet_host
+import drupelet_transports
+from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
-from drupelet_tools.flash.sets import Built, Choice, table, texts
+from drupelet_tools.flash.sets import Built, Choice, count_lines, table, texts
 
 # A room, and the rooms that its modules may import beside their own.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -56,101 +57,60 @@ LATE = {
     ("drupelet.wire.registry", "drupelet.wire.compact.codec"),
     ("drupelet.wire.registry", "drupelet.wire.mvds.codec"),
 }
-_ROOT = Path(drupelet.__path__[0]).resolve()
-
-
-def modules() -> dict[str, Path]:
-    """Every module of the core by its dotted name; of a package its __init__.py."""
-    return {
-        ".".join(("drupelet", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(
-            ".__init__"
-        ): path
-        for path in _ROOT.rglob("*.py")
-    }
-
-
-def room_of(module: str) -> str:
-    """The room of a module; `node` is a room of its own."""
-    return module.split(".")[1] if "." in module else ""
-
-
-def _imported(node: ast.AST, known: dict[str, Path]) -> Iterator[str]:
-    """The modules of the core that a statement imports."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if alias.name in known)
-    elif isinstance(node, ast.ImportFrom) and node.module in known:
-        for alias in node.names:
-            whole = f"{node.module}.{alias.name}"
-            yield whole if whole in known else str(node.module)
-
-
-def imports(late: bool | None = None, types: bool = True) -> dict[str, set[str]]:
-    """Module -> modules of the core that it imports.
-
-    late: True: only inside of functions, False: only outside of them, None: both. types: also
-    what is imported for the type checker alone.
-    """
-    known = modules()
-    arrows: dict[str, set[str]] = {}
-    for name, path in known.items():
-        arrows[name] = set()
-        queue: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text("utf-8")), False)]
-        while queue:
-            node, inside = queue.pop()
-            if late is None or late == inside:
-                arrows[name] |= set(_imported(node, known)) - {name, "drupelet"}
-            if (
-                isinstance(node, ast.If)
-                and ast.unparse(node.test) == "TYPE_CHECKING"
-                and not types
-            ):
-                queue += [(child, inside) for child in node.orelse]
-                continue
-            inside = inside or isinstance(node, ast.FunctionDef)
-            queue += [(child, inside) for child in ast.iter_child_nodes(node)]
-    return arrows
-
-
-def strangers() -> list[str]:
-    """Imports from a room that is not named for the importing one."""
-    problems = []
-    for module, targets in imports().items():
-        room = room_of(module)
-        for target in sorted(targets):
-            other = room_of(target)
-            if other in ("", room) or not room:
-                continue
-            if other not in MAY_IMPORT[room]:
-                problems.append(f"{module} imports {target}: {room} may not import {other}")
-            elif other == "store" and target not in STORE_DOORS:
-                problems.append(f"{module} imports {target}: of store only ports and states")
-    return problems
+CORE = House("drupelet", Path(drupelet.__path__[0]).resolve(), MAY_IMPORT, {"store": STORE_DOORS})
+# The host, from the bottom up: a room imports only rooms whose rows stand before its own.
+HOST_MAY_IMPORT: dict[str, set[str]] = {
+    "base": set(),
+    "store": {"base"},
+    "home": set(),
+    "keys": {"base", "home"},
+    "channel": {"store"},
+    "remote": {"base", "store", "channel"},
+    "clients": {"base", "home", "keys", "remote"},
+    "member": {"base", "store", "home", "keys", "clients"},
+    "feeds": {"base", "store", "home", "keys", "channel", "remote", "clients", "member"},
+    "agent": {"base", "store", "home", "keys", "channel", "remote", "clients", "member", "feeds"},
+    "view": {"base", "store", "home", "keys", "clients", "member"},
+    "cli": {"base", "store", "home", "keys", "clients", "member", "feeds", "agent", "view"},
+    # One module each: where the `drupelet` command begins, and a program of its own.
+    "entry": {"cli"},
+    "__main__": {"entry"},
+    "broker": set(),
+}
+HOST = House("drupelet_host", Path(drupelet_host.__path__[0]).resolve(), HOST_MAY_IMPORT)
+# The carriers; a board loads none of `host`.
+CARRIERS = House(
+    "drupelet_transports",
+    Path(drupelet_transports.__path__[0]).resolve(),
+    {
+        "common": set(),
+        "seal": {"common"},
+        "stick": set(),
+        "board": {"common"},
+        "host": {"common"},
+    },
+)
 
 
 def unlisted() -> list[str]:
     """Imports inside of functions that are not listed, but within a `# host only` module."""
-    known = modules()
+    known = CORE.modules()
     return [
         f"{module} imports {target} inside of a function"
-        for module, targets in imports(late=True).items()
+        for module, targets in CORE.imports(late=True).items()
         for target in sorted(targets)
         if (module, target) not in LATE and not is_host_only(known[module])
-        if room_of(module) != "channel"  # `opening` loads its room, the deepest modules first
+        if CORE.room_of(module) != "channel"  # `opening` loads its room, the deepest modules first
     ]
-
-
-def check_circles() -> None:
-    """Raise graphlib.CycleError, which names the modules of a circle, if there is one."""
-    TopologicalSorter(imports()).prepare()
 
 
 def floors() -> int:
     """The longest chain of imports outside of functions, as a board's interpreter runs them."""
     depth: dict[str, int] = {}
-    arrows = imports(late=False, types=False)
+    arrows = CORE.imports(late=False, types=False)
     for module in TopologicalSorter(arrows).static_order():
         depth[module] = 1 + max((depth[target] for target in arrows[module]), default=0)
-    return max(depth[module] for module, path in modules().items() if not is_host_only(path))
+    return max(depth[module] for module, path in CORE.modules().items() if not is_host_only(path))
 
 
 _LET_GO = "let go"
@@ -172,23 +132,39 @@ def code_lines() -> dict[str, dict[str, int]]:
         lines[name] = {_LET_GO: 0}
         leaves = table()["sets"][name].get("leaves", ())
         for module, text in texts(choice, "armv7m").items():
-            room = room_of(module) if module.startswith("drupelet.") else module.split(".")[0]
+            room = CORE.room_of(module) if module.startswith("drupelet.") else module.split(".")[0]
             count = Built({module: text}, 1).code_lines
             lines[name][room] = lines[name].get(room, 0) + count
             lines[name][_LET_GO] += count if module in leaves else 0
     return lines
 
 
+def rows_of(house: House) -> list[dict[str, object]]:
+    """A row for each room of the host or of the carriers."""
+    known = house.modules()
+    rows: list[dict[str, object]] = []
+    for room, others in house.may_import.items():
+        paths = [path for name, path in known.items() if house.room_of(name) == room]
+        rows.append({
+            "room": room,
+            "modules": sum(path.name != "__init__.py" for path in paths),
+            "code_lines": sum(count_lines(path.read_text("utf-8")) for path in paths),
+            "may_import": " ".join(sorted(others)),
+        })  # fmt: skip
+    return rows
+
+
 def rows() -> list[dict[str, object]]:
     """A row for each room, as `drupelet bench rooms --json` prints them."""
     lines = code_lines()
-    known = modules()
+    known = CORE.modules()
     found: list[dict[str, object]] = []
     for room, others in MAY_IMPORT.items():
         row: dict[str, object] = {
             "room": room,
             "modules": sum(
-                room_of(name) == room and not is_host_only(path) for name, path in known.items()
+                CORE.room_of(name) == room and not is_host_only(path)
+                for name, path in known.items()
             ),
             "may_import": " ".join(sorted(others)),
         }

@@ -7,10 +7,10 @@ from drupelet.base.limits import FRAME_SIZE_MAX, SEAL_STEPS_HOST_MAX
 from drupelet.seal.record import RECORD_SIZE, install
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
 from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.bench.errors import BenchError
-from drupelet_transports.base import Transport
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 _KID = 4
 _STORE_GEN = b"\x00\x00\x00\x01"

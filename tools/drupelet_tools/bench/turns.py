@@ -7,7 +7,7 @@ clock goes on by a fixed step in each turn and stands still meanwhile (on-board/
 
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.m3.machine import Machine
-from drupelet_transports.framing import StreamTransport
+from drupelet_transports.common.framing import StreamTransport
 
 _TURN_S = 60
 _MARK = b"> "

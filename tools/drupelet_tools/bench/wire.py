@@ -19,8 +19,8 @@ from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.pipe import MESSAGE_BYTES, MESSAGE_KIND, Pair
 from drupelet_tools.bench.profiles import Profile
 from drupelet_tools.bench.table import Table, pick
-from drupelet_transports.framing import encode_into, wire_size_max
-from drupelet_transports.mqtt_packet import PUBLISH_HEAD_SIZE_MAX, publish_into
+from drupelet_transports.board.mqtt_packet import PUBLISH_HEAD_SIZE_MAX, publish_into
+from drupelet_transports.common.framing import encode_into, wire_size_max
 
 SCENARIOS = ("transfer", "in_sync", "wake", "cold")
 # Measured when it is named: it takes minutes of real time.

@@ -14,9 +14,9 @@ from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.host_api import Message, body, messages
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELIVERED
-from drupelet_host.files import HostFiles
-from drupelet_host.log_view import LogView
-from drupelet_host.parse import split_body
+from drupelet_host.clients.default_body import split_body
+from drupelet_host.store.folder_files import HostFiles
+from drupelet_host.view.log_view import LogView
 from drupelet_tools.demo.plan import GROUP, HOST, DemoError, Folders
 
 _MEMBER_GROUP = 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 
 if TYPE_CHECKING:
     from rich.console import Console

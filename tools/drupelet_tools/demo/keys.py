@@ -5,7 +5,8 @@ Broker and stick are sealed, as always, and so are the cables: nothing in the de
 
 from pathlib import Path
 
-from drupelet_host import config, provision
+from drupelet_host.home import config
+from drupelet_host.keys import provision
 from drupelet_tools.demo.plan import HOST, IDS, Folders
 
 # The files that hold chain keys, of boards and of the host.

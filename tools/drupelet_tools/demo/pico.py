@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from drupelet_host import provision
-from drupelet_host.config import Config
+from drupelet_host.home.config import Config
+from drupelet_host.keys import provision
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.child import Event
 from drupelet_tools.demo.plan import HOST, IDS, PICO, DemoError, Folders

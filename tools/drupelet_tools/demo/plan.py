@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from drupelet.base.errors import DrupeletError
-from drupelet_transports.loopback import require_loopback
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.loopback import require_loopback
+from drupelet_transports.common.url import parse_url
 
 EPOCH_MS = 1000
 # A broker on this machine answers at once or never.

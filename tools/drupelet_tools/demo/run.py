@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet_host.broker import Broker
-from drupelet_host.log_view import LogView
+from drupelet_host.view.log_view import LogView
 from drupelet_tools.demo import check, plan
 from drupelet_tools.demo.pico import PicoMember
 from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, PICO, DemoError, Folders

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet_host.config import Config, Peer, create, load
+from drupelet_host.home.config import Config, Peer, create, load
 from drupelet_tools.demo import keys, plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.child import STOP_S, Child, Event, run_to_end

@@ -9,8 +9,8 @@ import threading
 import time
 from typing import IO
 
-from drupelet_host.config import Config, Peer
-from drupelet_host.output import printable
+from drupelet_host.base.output import printable
+from drupelet_host.home.config import Config, Peer
 from drupelet_tools.flash.errors import FlashError
 
 # A board boots, makes its seal's first epoch and sends what it measured within this, and the

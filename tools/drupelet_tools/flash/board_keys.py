@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from drupelet_host import config
-from drupelet_host.config import Config, Peer
-from drupelet_host.provision import HomeKeys, has_keys, provision
-from drupelet_host.provision_serial import SerialKeys
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.keys.provision import HomeKeys, has_keys, provision
+from drupelet_host.keys.provision_serial import SerialKeys
 from drupelet_tools.flash import settings
 from drupelet_tools.flash.deliver import files_on
 from drupelet_tools.flash.errors import FlashError
@@ -13,7 +13,7 @@ from drupelet_tools.flash.probe import Facts
 from drupelet_tools.flash.repl import BoardRepl
 from drupelet_tools.flash.target import SOCKET
 
-# The folder of firmware/boards -> `board` of a peer (drupelet_host/boards.py).
+# The folder of firmware/boards -> `board` of a peer (drupelet_host/home/board_kinds.py).
 _BOARDS = {"rp2": "rp2040", "esp32": "esp32"}
 _BOARD_UNKNOWN = "board"
 _TAG_SIZE = 8

@@ -1,7 +1,7 @@
 """Compiles the firmware to .mpy files, in a folder that a board takes as its module path.
 
 `build(folder, "x86")` gives `folder/drupelet/*.mpy`, `folder/boards/unix/*.mpy` and
-`folder/drupelet_transports/*.mpy`; run it with
+`folder/drupelet_transports/**/*.mpy`; run it with
 `micropython_command("x86") + ["-m", "boards.unix.main"]` and `MICROPYPATH=folder`.
 A module with a line `# host only` or `# host only: why` among its first three stays out.
 """

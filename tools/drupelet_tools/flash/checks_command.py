@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from drupelet_host import output
-from drupelet_host.commands import AsJson, path, table
+from drupelet_host.base import output
+from drupelet_host.cli.common import AsJson, path, table
 
 _INTERRUPTED = 130
 _VERDICTS = {True: "as expected", False: "NOT as expected", None: "-"}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from drupelet_host import output
-from drupelet_host.commands import AsJson, Home, home_of, path
+from drupelet_host.base import output
+from drupelet_host.cli.common import AsJson, Home, home_of, path
 from drupelet_tools.flash.checks_command import checks
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.image.command import image

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from drupelet_host.output import printable
+from drupelet_host.base.output import printable
 from drupelet_tools.flash.errors import FlashError
 from drupelet_tools.flash.repl import BoardRepl
 from drupelet_tools.flash.sets import table

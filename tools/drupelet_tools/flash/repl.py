@@ -18,7 +18,7 @@ import serial
 from mpremote.transport import TransportError
 from mpremote.transport_serial import SerialTransport
 
-from drupelet_host.output import printable
+from drupelet_host.base.output import printable
 from drupelet_tools.flash.errors import BoardError, CableError, FlashError
 from drupelet_tools.flash.target import check_device, why_closed
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from drupelet_host import output
-from drupelet_host.commands import table
+from drupelet_host.base import output
+from drupelet_host.cli.common import table
 
 _RESULTS = {True: "passed", False: "FAILED", None: "-"}
 

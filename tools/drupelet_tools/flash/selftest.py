@@ -4,8 +4,8 @@ import hashlib
 import os
 from dataclasses import dataclass
 
-from drupelet_host.aead import Aead
-from drupelet_host.output import printable
+from drupelet_host.base.aead import Aead
+from drupelet_host.base.output import printable
 from drupelet_tools.flash.errors import BoardError, FlashError
 from drupelet_tools.flash.repl import BoardRepl
 

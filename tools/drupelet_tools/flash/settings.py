@@ -5,11 +5,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from drupelet_host.board_settings import CONSOLE, new_settings, peer_row
-from drupelet_host.config import Config
+from drupelet_host.home.board_settings import CONSOLE, new_settings, peer_row
+from drupelet_host.home.config import Config
 from drupelet_tools.flash.errors import FlashError
-from drupelet_transports.base import TransportError
-from drupelet_transports.url import BOARD_LINES, parse_url
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import BOARD_LINES, parse_url
 
 PATH = "drupelet.json"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host import config, private
-from drupelet_host.board_settings import text_of
+from drupelet_host.home import config, private_files
+from drupelet_host.home.board_settings import text_of
 from drupelet_tools.flash import alive, board_keys, rom, sets, settings
 from drupelet_tools.flash.deliver import (
     Delivered,
@@ -142,7 +142,7 @@ def _home(order: Order) -> config.Config:
     if order.wish.group and not (order.home / config.CONFIG_NAME).exists():
         own_id = os.urandom(4)
         config.create(config.Config(order.home, _HOST, own_id, order.wish.group))
-        private.make_folder(order.home / "keys")
+        private_files.make_folder(order.home / "keys")
     return config.load(order.home)
 
 
@@ -186,7 +186,7 @@ def _deliver_code(
     code = build(order.set_name, facts, wanted)
     if trace := code.pop(TRACE, b""):
         # What `drupelet flash trace` reads a traceback of this board with.
-        private.replace(order.home / f"trace-{wanted['id']}.json", trace)
+        private_files.replace(order.home / f"trace-{wanted['id']}.json", trace)
     library = f"{facts.root}/lib"
     places = [f"{library}/{package}" for package in _PACKAGES]
     main = {} if facts.starts_itself else _starters(facts)

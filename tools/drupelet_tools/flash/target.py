@@ -16,7 +16,7 @@ import serial
 import serial.tools.list_ports
 
 from drupelet_tools.flash.errors import FlashError
-from drupelet_transports.serial_host import remedy
+from drupelet_transports.host.serial_line import remedy
 
 SOCKET = "socket://"
 _SHORT = {"a": "/dev/ttyACM", "u": "/dev/ttyUSB"}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 from drupelet_tools.flash.errors import BuildError
 
 BOARDS = ("rp2",)

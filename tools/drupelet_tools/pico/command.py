@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 
 if TYPE_CHECKING:
     from drupelet_tools.pico.walk import Walked

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from drupelet_host import config, database, mailbox
-from drupelet_host.log_view import LogView
+from drupelet_host.home import config
+from drupelet_host.store import database, outbox
+from drupelet_host.view.log_view import LogView
 from drupelet_tools.demo.check import board_log, host_log, judge
 from drupelet_tools.demo.plan import GROUP, DemoError
 from drupelet_tools.image.build import symbols_of
@@ -180,7 +181,7 @@ class _Walk:
     def _post(self, text: str) -> None:
         connection = database.connect(self.home / "store.db")
         try:
-            mailbox.post(connection, text.encode())
+            outbox.post(connection, text.encode())
         finally:
             connection.close()
 

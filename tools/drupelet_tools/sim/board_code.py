@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from drupelet.store.files import Files
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.flash.build import ROOT
 from drupelet_tools.flash.errors import BuildError
 

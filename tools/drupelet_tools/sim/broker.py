@@ -21,8 +21,9 @@ from drupelet.base.errors import OK, DrupeletError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1, SHARED, Node
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_transports import mqtt_board, mqtt_host
-from drupelet_transports.base import Transport
+from drupelet_transports.board import mqtt_board
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.host import mqtt_host
 
 SPEED = 20  # milliseconds of the members' clocks per real one
 EPOCH_MS = 1000

@@ -7,8 +7,8 @@ fault out of a run changes no other draw.
 from dataclasses import dataclass
 
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
-from drupelet_transports.stick import SPARE_SIZE
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.stick.stick import SPARE_SIZE
 
 _MASK = (1 << 64) - 1
 _PER_MILLE = 1024
@@ -200,7 +200,7 @@ class SimStick:
 
 
 class StickView:
-    """The calls of `drupelet_transports.stick.Stick` that a visit makes."""
+    """The calls of `drupelet_transports.stick.stick.Stick` that a visit makes."""
 
     def __init__(self, stick: SimStick, own_id: bytes) -> None:
         self.stick = stick

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from drupelet import host_api
 from drupelet.engine.members import FAMILY_MVDS
 from drupelet.seal.record import ANEW, URGENT
-from drupelet_host.aead import Aead
+from drupelet_host.base.aead import Aead
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.keys import Keys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drupelet.store.flash_store import FlashStore
     from drupelet.telemetry.black_box import BlackBox
     from drupelet_tools.sim.hoststore import MemoryStore
-    from drupelet_transports.sealed import Sealed
+    from drupelet_transports.seal.sealed_carrier import Sealed
 
 CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
 

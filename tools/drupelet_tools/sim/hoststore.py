@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
-from drupelet_host import database
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store import database
+from drupelet_host.store.sqlite_store import SqliteStore
 
 
 def open_in_memory(path: Path) -> sqlite3.Connection:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE
-from drupelet_host.channel_db import ChannelDatabase
-from drupelet_host.store_node import StoreNode
+from drupelet_host.channel.store_node import StoreNode
+from drupelet_host.store.channel_database import ChannelDatabase
 from drupelet_tools.sim.channels import FRAME_SIZE, START_MS, Participant, Plan
 from drupelet_tools.sim.paper_world import (
     BODY_SIZE,

@@ -12,7 +12,7 @@ from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.ends import End, Link
 from drupelet_tools.sim.sealing import SimCarrier, issue
 from drupelet_tools.sim.world import World
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 _GENS = 1 << 30
 _ROOT_SIZE = 32

@@ -9,11 +9,11 @@ from drupelet.base.errors import OK
 from drupelet.link.link import CARRIER_STICK
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet_host.aead import Aead, Cipher
+from drupelet_host.base.aead import Aead, Cipher
 from drupelet_tools.sim.ends import End, WorldPort
 from drupelet_tools.sim.oracle import Violation
-from drupelet_transports.base import Transport
-from drupelet_transports.sealed import Sealed
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 
 class WatchedCipher(Cipher):

@@ -25,17 +25,17 @@ from drupelet.node import EVENT_MESSAGE, Node
 from drupelet.seal.record import FLAG_ISSUER, RECORD_SIZE, install
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet_host.aead import Aead
-from drupelet_host.keys import ROWS
-from drupelet_host.provision import RamKeys
+from drupelet_host.base.aead import Aead
+from drupelet_host.keys.key_folder import ROWS
+from drupelet_host.keys.provision import RamKeys
 from drupelet_tools.sim import stand_in
 from drupelet_tools.sim.board_code import on_this_computer
 from drupelet_tools.sim.flash import SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
-from drupelet_transports.base import Transport
-from drupelet_transports.framing import encode_into, wire_size_max
-from drupelet_transports.sealed import Sealed
-from drupelet_transports.url import parse_url
+from drupelet_transports.common.framing import encode_into, wire_size_max
+from drupelet_transports.common.transport import Transport
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.sealed_carrier import Sealed
 
 DAY_MS = 86_400_000
 _BEGAN_MS = 1_767_225_600_000  # 2026-01-01

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.simulate import Outcome, Setting

@@ -8,8 +8,8 @@ from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.ends import End
 from drupelet_tools.sim.sealing import WatchedLink, show_again
-from drupelet_transports.sealed_visit import SealedVisit
-from drupelet_transports.visit import Visit
+from drupelet_transports.stick.plain_visit import Visit
+from drupelet_transports.stick.sealed_visit import SealedVisit
 
 
 def visit(node: SimNode, stick: SimStick) -> None:

@@ -90,7 +90,7 @@ TRAFFIC_KINDS = (
     ("telemetry", "bytes"),
 )
 
-# Of drupelet_host.boards; those without a table of currents are all called the same.
+# Of drupelet_host.home.board_kinds; those without a table of currents are all called the same.
 BOARD_KINDS = {
     1: "esp32", 2: "pico-w", 3: "host", 4: "rp2040", 5: "board", 6: "board", 7: "board",
     9: "host",

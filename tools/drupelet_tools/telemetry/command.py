@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 from drupelet_tools.telemetry import command_report
 from drupelet_tools.telemetry.errors import TelemetryError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drupelet_host.commands import path
+from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:

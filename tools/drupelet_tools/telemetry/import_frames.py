@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import lake as lakes
 from drupelet_tools.telemetry.airtime import FRAME_BYTES_MAX, data_rate, time_on_air_ms
 from drupelet_tools.telemetry.errors import TelemetryError

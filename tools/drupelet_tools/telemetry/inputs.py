@@ -28,7 +28,7 @@ from drupelet.base.limits import (
     CONTENT_HEADER_SIZE,
 )
 from drupelet.store.spool import PART_HEAD_SIZE
-from drupelet_host import telemetry_files
+from drupelet_host.view import telemetry_files
 from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
@@ -58,7 +58,7 @@ FOLDERS_MAX = 1 << 20  # below a given one; a link to the root of a machine must
 # Of the black box's own carriers, and those that a board's table tells apart.
 CARRIERS = (*codes.CARRIERS, "lora", "ble")
 UNTOLD = ("", "-", "board")  # what an agent writes of a peer of which it does not know
-# Of a segment that an export put beside the one with its name (drupelet_host.telemetry_files).
+# Of a segment that an export put beside the one with its name (drupelet_host/view).
 REASON_OTHER = "not from its device, or not its first with this number"
 UNNAMED = ""  # device of a segment whose header is damaged
 
@@ -278,7 +278,7 @@ def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
         if not is_agent(path):
             folders.append(path)
             continue
-        from drupelet_host.log_view import LogView
+        from drupelet_host.view.log_view import LogView
 
         target = folder / f"agent-{at}"
         target.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (

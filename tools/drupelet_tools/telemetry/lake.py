@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import (

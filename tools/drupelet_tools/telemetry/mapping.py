@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry.airtime import data_rate, symbol_ms
 from drupelet_tools.telemetry.codes import WALL_MS_MAX, is_text
 from drupelet_tools.telemetry.energy_figure import parsed, table_names, table_text

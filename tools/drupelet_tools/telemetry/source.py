@@ -45,7 +45,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import inputs, plan
 from drupelet_tools.telemetry.columns import event_columns
 from drupelet_tools.telemetry.decode import Chunk, Ints

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from drupelet_host.local_path import local_path
+from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import session
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, open_lake

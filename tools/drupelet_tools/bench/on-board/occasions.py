@@ -90,7 +90,7 @@ class Member:
     """A node whose one peer is reached by stick."""
 
     def __init__(self, own: bytes, other: bytes) -> None:
-        from drupelet_transports.stick import Stick
+        from drupelet_transports.stick.stick import Stick
 
         store = FlashStore(RamFiles(1 << 18, 65535, 3), segment_size=65535, segments_max=4)
         store.open()
@@ -109,7 +109,7 @@ class Member:
 
     def visit(self) -> "object":
         """Take in what is there, leave what is due."""
-        from drupelet_transports.visit import Visit
+        from drupelet_transports.stick.plain_visit import Visit
 
         assert self.stick.present()
         visit = Visit(self.stick, self.frame, self.now_ms, self.idle)
@@ -153,7 +153,7 @@ def stick_visits() -> "dict":
 
 def connection(port: int) -> int:
     """What a board's MQTT client allocates from the first call until it is subscribed."""
-    from drupelet_transports.mqtt_board import MqttClient
+    from drupelet_transports.board.mqtt_board import MqttClient
 
     client = MqttClient("127.0.0.1", port, "bench", meter.no_random)
     client.transport(b"a1b2", b"b2a1")

@@ -269,8 +269,8 @@ def hash_rows() -> "list":
 
 def seal_rows() -> "list":
     """[whose AES, bytes, µs to seal, µs to open] for each size."""
-    where = "boards" if meter.MICROPYTHON else "drupelet_host"
-    aeads = [("", __import__(where + ".aead").aead.Aead())]
+    where = "boards.aead" if meter.MICROPYTHON else "drupelet_host.base.aead"
+    aeads = [("", __import__(where, None, None, ("Aead",)).Aead())]
     if meter.MICROPYTHON:
         aeads += [("viper", core_aead("_aes_plain")), ("bytecode", core_aead("_aes_viper"))]
     rows = []

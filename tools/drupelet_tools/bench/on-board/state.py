@@ -105,7 +105,7 @@ def measure() -> "dict":
     link_state = (used() - device.before_links) // config["peers"]
     # What a board has beside it: a black box, and a carrier's buffers.
     from drupelet.telemetry.black_box import BlackBox
-    from drupelet_transports.framing import StreamTransport
+    from drupelet_transports.common.framing import StreamTransport
 
     gc.collect()
     before = used()

@@ -18,9 +18,8 @@ from drupelet.wire.bsp0.session import Session
 from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds, read_filter, to_sds
 from drupelet.wire.sketch.recovery import Recovery, shared_ids
 from drupelet.wire.sketch.sketch import Sketch, put_varint
-from drupelet_host.remote_log import take_message
-from drupelet_host.remote_log_service import ADD, FETCH, GET, UPDATE, StoreService, frames_of
-from drupelet_host.remote_log_wire import (
+from drupelet_host.remote.log import take_message
+from drupelet_host.remote.log_bytes import (
     SEAL_MESSAGE,
     SEAL_PAGE,
     FeedKeys,
@@ -30,7 +29,8 @@ from drupelet_host.remote_log_wire import (
     decode_page,
     put_field,
 )
-from drupelet_host.remote_log_wire import Message as LogMessage
+from drupelet_host.remote.log_bytes import Message as LogMessage
+from drupelet_host.remote.store_service import ADD, FETCH, GET, UPDATE, StoreService, frames_of
 from drupelet_tools.telemetry.decode import read_header
 from drupelet_tools.telemetry.summary import read, summarise
 

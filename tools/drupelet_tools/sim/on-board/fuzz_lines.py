@@ -4,11 +4,11 @@
 
 import io
 
-import drupelet_transports.mqtt_board as mqtt_board
-import drupelet_transports.stick as stick_module
+import drupelet_transports.board.mqtt_board as mqtt_board
+import drupelet_transports.stick.stick as stick_module
 from drupelet.base.memory import copy, crc16, put_u16
-from drupelet_transports.framing import Decoder, encode_into, wire_size_max
-from drupelet_transports.mqtt_packet import PacketReader, payload_start, publish_into
+from drupelet_transports.board.mqtt_packet import PacketReader, payload_start, publish_into
+from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
 
 INBOX, OUTBOX = b"0123456789abcdef", b"fedcba9876543210"
 
@@ -133,7 +133,7 @@ class Wire:
 
 
 def read(wire, chunk):
-    """As drupelet_transports.sockets."""
+    """As drupelet_transports.common.sockets."""
     count = min(len(chunk), wire.end - wire.at, wire.piece)
     if count <= 0:
         return -1
@@ -143,7 +143,7 @@ def read(wire, chunk):
 
 
 def write(wire, buf, at, size):
-    """As drupelet_transports.sockets."""
+    """As drupelet_transports.common.sockets."""
     wire.sent += 1
     return size
 

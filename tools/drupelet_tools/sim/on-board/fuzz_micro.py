@@ -6,7 +6,7 @@ from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.micro.link import MicroLink
 from drupelet.micro.member import Micro
 from drupelet.micro.serial_line import MicroSerial
-from drupelet_transports.framing import encode_into
+from drupelet_transports.common.framing import encode_into
 
 FRAME_SIZE = 251
 SOUND_MAX = 24

@@ -21,7 +21,7 @@ try:
     __import__("boards.aead")  # not one of this room's packages
     Aead = sys.modules["boards.aead"].Aead
 except ImportError:
-    from drupelet_host.aead import Aead
+    from drupelet_host.base.aead import Aead
 
 KID, FLAG_ISSUER = 0x0124, 16
 OWES, RENEW, URGENT, OUT_OPEN = 16, 32, 64, 256

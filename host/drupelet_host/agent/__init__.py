@@ -1,0 +1,1 @@
+"""The running agent: its loop, lines to peers, topics, channels and visits of sticks."""

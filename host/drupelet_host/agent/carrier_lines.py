@@ -1,0 +1,280 @@
+"""Lines: a live carrier to one peer, kept up. A line that is down comes back by itself.
+
+A carrier that fails is closed, its reason noted, and opened again after a back-off. The node needs
+to know nothing of it: what was lost on the way is sent again in a later epoch.
+"""
+
+import select
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from drupelet import host_api
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
+from drupelet_host.agent.brokers import RETRY_MS_MAX, Brokers
+from drupelet_host.base import clock
+from drupelet_host.home.config import Peer
+from drupelet_host.home.private_files import BusyError, PrivateError
+from drupelet_host.keys.key_folder import KeysError
+from drupelet_host.keys.sealing import RevokedError
+from drupelet_host.member.live_link import LiveLink
+from drupelet_host.member.status import CONNECTING, DOWN, REVOKED, UP
+from drupelet_host.store.restored import Hold
+from drupelet_transports.common.transport import Transport, TransportError
+from drupelet_transports.common.url import parse_url
+from drupelet_transports.seal.key_carrier import KeyCarrier
+from drupelet_transports.seal.sealed_carrier import Sealed
+
+if TYPE_CHECKING:
+    from drupelet.channel.key_distribution import KeyDistribution
+    from drupelet.seal.issue import Issuer
+    from drupelet.seal.seal import Seal
+
+CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
+# The first retries come sooner than RETRY_MS_MAX.
+RETRY_MS_MIN = 200
+# One peer's share of a turn, so that a chatty one does not starve the others.
+FRAMES_PER_TURN_MAX = 64
+
+
+class Line:
+    """One peer on one carrier.
+
+    `told` is called with the line whenever it comes up or goes down; `after_frame` after each
+    frame, so that the black box can be emptied before its two blocks are full. `seal_of` gives
+    the peer's seal, or raises KeysError; a plain cable has none. `save` makes what the node knows
+    durable.
+    """
+
+    def __init__(
+        self, peer: Peer, live: LiveLink, brokers: Brokers, on_change: Callable[["Line"], None],
+        after_frame: Callable[[], None], seal_of: Callable[[Peer], "Seal"],
+        save: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.peer = peer
+        self.live = live
+        self.link = live.link
+        self.url = parse_url(peer.url)
+        self.state = ""
+        self.reason = ""
+        self.heard_ms = 0  # wall clock of the last frame from the peer
+        self.seal: Seal | None = None
+        self.refused = False  # for want of keys
+        self.distributions: list[
+            tuple[KeyDistribution, int]
+        ] = []  # topics that the peer listens to
+        self._told = on_change
+        self._after_frame = after_frame
+        self._seal_of = seal_of
+        self._save = save
+        self._seal_buf = bytearray(FRAME_SIZE_MAX)
+        self._sealed: Sealed | None = None
+        self._hold: Hold | None = None
+        self._brokers = brokers
+        self._transport: Transport | None = None
+        self._frame_in = bytearray(FRAME_SIZE_MAX)
+        self._frame_out = bytearray(live.frame_size_max)
+        self._unsent = 0
+        self._damaged = 0
+        self._retry_from_ms = 0
+        self._retry_ms = 0
+
+    def maintain(self, now_ms: int) -> None:
+        """Open the carrier if it is down and the time has come."""
+        if self.seal is not None and self.seal.closed:
+            self.seal = None
+            self._lost(f"{self.peer.name}: was revoked", now_ms)
+        if self._transport is None:
+            if self.state and elapsed_ms(now_ms, self._retry_from_ms) < self._retry_ms:
+                return
+            try:
+                self._transport = self._open()
+            except (TransportError, KeysError, PrivateError, BusyError, StorageError) as error:
+                self.refused = not isinstance(error, TransportError)
+                # A revoked peer is told of once, not at each try.
+                state = REVOKED if isinstance(error, RevokedError) else DOWN
+                self._lost(str(error), now_ms, state)
+                return
+            self.refused = False
+        if self.url.scheme == "mqtt":
+            self._follow_broker()
+        else:
+            self._set_state(UP, "")
+
+    def _open(self) -> Transport:
+        transport: Transport
+        if self.url.plain:
+            transport = self._open_serial()
+        else:
+            self.seal = seal = self._seal_of(self.peer)
+            # Who has our seal is one of our nodes, and reads segments in any profile.
+            host_api.note_reads_segments(self.link)
+            if self.url.scheme == "mqtt":
+                carrier: Transport = self._brokers.client(self.url).transport_of(seal)
+            else:
+                carrier = self._open_serial()
+            # After a loss the peer must hear of it, also when there is nothing else to say.
+            self._hold = Hold(seal) if self.live.lost else None
+            transport = key_carrier = KeyCarrier(carrier, seal, clock.now_ms, self._seal_buf)
+            key_carrier.distributions = self.distributions
+            self._sealed = key_carrier
+        size_max = min(self.live.frame_size_max, transport.frame_size_max)
+        if size_max != len(self._frame_out):
+            self._frame_out = bytearray(size_max)
+        return transport
+
+    def _open_serial(self) -> Transport:
+        from drupelet_transports.host.serial_line import open_serial
+
+        return open_serial(self.url, self.url.frame_size_max)
+
+    def _follow_broker(self) -> None:
+        client = self._brokers.client(self.url)
+        if client.up:
+            self._set_state(UP, "")
+            return
+        self._unsent = 0
+        if client.trouble:
+            self._set_state(DOWN, f"{self.url.text}: {client.trouble}")
+        elif not self.state:
+            self.state = CONNECTING
+
+    def _set_state(self, state: str, reason: str) -> None:
+        before = (self.state, self.reason)
+        self.state, self.reason = state, reason
+        if state == UP:
+            self._retry_ms = 0
+            if before[0] != UP:
+                self.live.begin()
+        if before != (state, reason):
+            self._told(self)
+
+    def _lost(self, reason: str, now_ms: int, state: str = DOWN) -> None:
+        self.drop()
+        self._retry_from_ms = now_ms
+        self._retry_ms = min(max(RETRY_MS_MIN, self._retry_ms * 2), RETRY_MS_MAX)
+        self._set_state(state, reason)
+
+    def drop(self) -> None:
+        """Close the carrier."""
+        self._unsent = 0
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = self._sealed = None
+            self._damaged = 0
+
+    def instruct(self, issuer: "Issuer | None") -> None:
+        """What the peer is to be told about keys; None for nothing."""
+        if self._sealed is not None:
+            self._sealed.issuer = issuer
+
+    def poll_object(self) -> object | None:
+        """What to wait on for incoming frames; None while there is nothing."""
+        return self._transport.poll_object if self._transport is not None else None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long the line may be left alone if nothing comes in."""
+        if self._transport is None:
+            return max(0, self._retry_ms - elapsed_ms(now_ms, self._retry_from_ms))
+        return RETRY_MS_MAX
+
+    def take_in(self, now_ms: int) -> bool:
+        """Hand frames that arrived to the node; True when more may wait."""
+        transport = self._transport
+        if transport is None:
+            return False
+        for _ in range(FRAMES_PER_TURN_MAX):
+            size = transport.receive_into(self._frame_in)
+            if size == 0:
+                return False
+            if size < 0:
+                if self.url.scheme != "mqtt":
+                    self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
+                return False
+            self.heard_ms = clock.wall_ms()
+            self._count_damaged(transport)
+            self.link.received(transport.last_wire_size)
+            self.live.receive(self._frame_in, size, now_ms)
+            self._after_frame()
+            if self.seal is not None and self.seal.peer_lost:
+                host_api.forget_holds(self.link)
+                self.live.peer_lost()
+                self._save()
+                self.seal.settle()
+        return True
+
+    def _count_damaged(self, transport: Transport) -> None:
+        self.link.damaged(transport.damaged - self._damaged)
+        self._damaged = transport.damaged
+
+    def hand_out(self, now_ms: int) -> bool:
+        """Send what the node has due for the peer; True when more may be due now."""
+        transport = self._transport
+        if transport is None or self.state != UP:
+            return False
+        if self._hold is not None and not self._hold.is_over():
+            return False
+        self._hold = None
+        for _ in range(FRAMES_PER_TURN_MAX):
+            if transport.pending_size:
+                return False  # a frame that is sealed and then refused costs a number of its epoch
+            size = self._unsent or self.link.poll_into(self._frame_out, now_ms)
+            if not size:
+                return False
+            code = transport.send(self._frame_out, size)
+            if code == E_CAPACITY:
+                self._unsent = size  # the carrier is busy: the same frame goes first next turn
+                return False
+            self._unsent = 0
+            if code == E_STORAGE and self.seal is not None:
+                self._lost(
+                    f"{self.peer.name}: its keys cannot be written; look at the disk", now_ms
+                )
+                return False
+            if code != OK:
+                if self.url.scheme != "mqtt":
+                    self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
+                return False
+            self.link.sent(transport.last_wire_size)
+            self._after_frame()
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """True while bytes wait for a carrier that was full, or for the peer's answer."""
+        transport = self._transport
+        if self._hold is not None:
+            return True
+        return self._unsent > 0 or (transport is not None and transport.pending_size > 0)
+
+
+class Polled(Protocol):
+    """What can be waited on."""
+
+    def poll_object(self) -> object | None: ...
+
+
+class Waiter:
+    """Sleeps until a carrier has bytes or the time is up."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._watched: set[int] = set()
+
+    def wait(self, lines: Sequence[Polled], wait_ms: int) -> None:
+        """Sleep at most `wait_ms`."""
+        wanted = set()
+        for line in lines:
+            source = line.poll_object()
+            fd = source if isinstance(source, int) else getattr(source, "fileno", int)()
+            # A socket that was closed meanwhile has no number any more.
+            if source is not None and fd >= 0:
+                wanted.add(fd)
+        for fd in self._watched - wanted:
+            self._poll.unregister(fd)
+        for fd in wanted - self._watched:
+            self._poll.register(fd, select.POLLIN)
+        self._watched = wanted
+        self._poll.poll(wait_ms)

@@ -1,0 +1,269 @@
+"""SDS channels of an agent (docs/SPEC.md 12): on a shared carrier, sealed with sender keys.
+
+Every participant is named by its device id in hex. What a channel holds is in `channels.db` of the
+home; a message is told of once, when it enters the log, and an acknowledgement is not told of.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from drupelet import host_api
+from drupelet.base.errors import CapacityError, DrupeletError, StorageError
+from drupelet.channel.channel import EPHEMERAL, EVENT_GAP, EVENT_MESSAGE, EVENT_NONE, Channel
+from drupelet.channel.settings import Settings, response_groups
+from drupelet.wire.sds.nim import from_sds
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.agent.carrier_lines import Line
+from drupelet_host.agent.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLine, topic_id
+from drupelet_host.base import clock
+from drupelet_host.base.output import payload_text
+from drupelet_host.channel.store_node import History, StoreNode, catch_up
+from drupelet_host.home.config import CHANNEL_PERIODS_MAX, Config, Shared
+from drupelet_host.member.member import Member
+from drupelet_host.remote.log import Poll
+from drupelet_host.store import database
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper, columns_of
+
+DATABASE_NAME = "channels.db"
+# What stands beside the content in a frame, at most: names, id, history, filter, repair request.
+CONTENT_SIZE_MAX = 400
+# T_max of SDS-R is CHANNEL_PERIODS_MAX periods, sync messages come after two: all members reckon
+# alike.
+_SYNC_PERIODS = 2
+_ALL = "SELECT frame FROM messages WHERE channel = ? ORDER BY lamport, id"
+_LOGGED = _ALL.replace(" ORDER", " AND logged IS NOT 0 ORDER")
+
+
+def settings_of(shared: Shared, participants: int) -> Settings:
+    """What the participants of a channel agree on by its period."""
+    made = Settings()
+    made.period_ms = made.t_min_ms = shared.period_ms
+    made.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
+    made.sync_ms = shared.period_ms * _SYNC_PERIODS
+    made.response_groups = response_groups(participants)
+    made.send_bloom = shared.bloom == "small"
+    return made
+
+
+class AgentChannel:
+    """A channel as a shared line carries it. told: gets the fields of each event."""
+
+    def __init__(
+        self, member: Member, database: ChannelDatabase, shared: Shared,
+        told: Callable[[dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self.name = shared.name
+        self._told = told
+        id = shared.name.encode()
+        self._database = database
+        self._keeper = SqliteKeeper(database, id)
+        # What it writes has to fit the carrier's frames.
+        self._keeper.work = bytearray(FRAME_SIZE)
+        now_ms = clock.now_ms()
+        participants = len(member.config.listeners(shared)) + 1
+        settings = settings_of(shared, participants)
+        own = member.config.id.hex().encode()
+        self.channel: Channel = member.node.channel(id, own, self._keeper, settings, now_ms)
+        self._tell_time(now_ms)
+        self.listener: StoreNode | None = None  # of an agent that serves
+        self.recalled = 0
+
+    def _tell_time(self, now_ms: int) -> None:
+        self.channel.clock.set_wall(clock.wall_ms().to_bytes(8, "little"), now_ms, True)
+
+    # --- what a line asks of a link ---
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """Take in a frame, and tell of what entered the log by it."""
+        self._tell_time(now_ms)  # a quiet week is longer than it could count itself
+        code = self.channel.receive(frame, size, now_ms)
+        if code == EPHEMERAL:
+            decoder = self.channel.decoder
+            content = bytes(frame[decoder.content_at : decoder.content_at + decoder.content_size])
+            self._told({"channel": self.name, "kind": "ephemeral", "text": payload_text(content)})
+        if self.listener is not None:
+            self.listener.note(bytes(frame[:size]))
+        self.events()
+        return code
+
+    def recall(self, history: History, now_ms: int) -> int:
+        """Ask a store node for what is missing; how much came. Raises StorageError."""
+        came = catch_up(self.channel, history, now_ms)
+        self.recalled += came
+        self.events()
+        return came
+
+    def turn(self, now_ms: int) -> None:
+        """Let time pass, whether or not the carrier is there."""
+        self.channel.turn(now_ms)
+        self.events()
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due; its size, or 0."""
+        size = self.channel.poll_into(frame, now_ms)
+        self.events()
+        return size
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until `poll_into` may have something."""
+        return self.channel.wake_ms(now_ms)
+
+    def sent(self, wire_size: int) -> None:
+        """Channels have no accounts in the black box."""
+
+    def received(self, wire_size: int) -> None:
+        """Likewise."""
+
+    def damaged(self, count: int) -> None:
+        """Likewise."""
+
+    # --- the client ---
+
+    def publish(self, content: bytes, now_ms: int) -> str:
+        """Send a message; its id. Raises CapacityError or StorageError."""
+        if not 0 < len(content) <= CONTENT_SIZE_MAX:
+            raise CapacityError(f"a channel's message has 1 to {CONTENT_SIZE_MAX} bytes")
+        self._tell_time(now_ms)
+        handle = self.channel.publish(content, 0, len(content), now_ms)
+        self._database.check()
+        if handle < 0:
+            raise CapacityError(f"{self.name}: too many messages wait to be acknowledged")
+        self._database.commit()
+        fields = self._fields(handle)
+        self._told({"channel": self.name, "kind": "message", **fields})
+        return str(fields["id"])
+
+    def events(self) -> None:
+        """Tell of what entered the log, once it is durable. Raises StorageError."""
+        self._database.check()
+        if self.channel.event_count:
+            self._database.commit()
+        while (event := self.channel.next_event()) != EVENT_NONE:
+            if event not in (EVENT_MESSAGE, EVENT_GAP):
+                continue
+            fields = self._fields(self.channel.event_handle)
+            self._told({"channel": self.name, "kind": "message", **fields})
+
+    def _fields(self, handle: int) -> dict[str, Any]:
+        size = self._keeper.load(handle)
+        return message_fields(bytes(self._keeper.work[:size]))
+
+    def status(self) -> dict[str, Any]:
+        """Counters for `drupelet status --json`."""
+        channel = self.channel
+        return {
+            "log": channel.log.rows.count,
+            "waiting": channel.log.incoming.count,
+            "unacknowledged": channel.outbox.rows.count,
+            "malformed": channel.malformed,
+            "foreign": channel.foreign,
+            "repaired": channel.repaired,
+            "recalled": self.recalled,
+        }
+
+
+def message_fields(frame: bytes) -> dict[str, Any]:
+    """Who wrote a kept message, when by its Lamport value, its id and its text."""
+    message = from_sds(frame)
+    return {
+        "id": payload_text(message.message_id),
+        "from": payload_text(message.sender_id),
+        "lamport": message.lamport,
+        "text": payload_text(message.content or b""),
+    }
+
+
+class ChannelLine(SharedLine):
+    """A channel on its carrier."""
+
+    def __init__(
+        self, shared: Shared, spoken: AgentChannel, keys: SharedKeys, brokers: Brokers,
+        on_change: Callable[[Line], None], after_frame: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(shared, spoken, keys, brokers, on_change, after_frame)
+        self.spoken = spoken
+
+    def status(self) -> dict[str, Any]:
+        """For `drupelet status --json`."""
+        return {**super().status(), **self.spoken.status()}
+
+
+class Channels:
+    """All channels of an agent. Raises DrupeletError."""
+
+    def __init__(
+        self, member: Member, brokers: Brokers, on_change: Callable[[Line], None],
+        event: Callable[[dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self.lines: list[ChannelLine] = []
+        self._database: ChannelDatabase | None = None
+        self._poll = Poll(clock.now_ms())
+        settings = member.config
+        group = host_api.group_id(member.node, member.readings)
+        for shared in settings.channels:
+            if self._database is None:
+                self._database = ChannelDatabase(database_path(settings))
+            keys = SharedKeys(settings, shared, topic_id(CHANNEL_LABEL, group, shared.name))
+            spoken = AgentChannel(member, self._database, shared, event)
+            if settings.feed is not None and settings.feed.serve:
+                spoken.listener = self.history
+            self.lines.append(
+                ChannelLine(shared, spoken, keys, brokers, on_change, member.drain_box)
+            )
+
+    def epoch(self, now_ms: int) -> None:
+        """Once per epoch: time passes for a channel whose carrier is down, too."""
+        for line in self.lines:
+            line.spoken.turn(now_ms)
+
+    def publish(self, name: str, text: str, now_ms: int) -> dict[str, Any]:
+        """Send a message on a channel. Raises DrupeletError."""
+        for line in self.lines:
+            if line.peer.name == name:
+                id = line.spoken.publish(text.encode(errors="surrogateescape"), now_ms)
+                return {"channel": name, "id": id}
+        raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")
+
+    def recall(self, stores: Callable[[], Iterable[History]], now_ms: int) -> None:
+        """Ask other agents' stores, now and then, for what participants did not repair yet."""
+        missing = [line.spoken for line in self.lines if line.spoken.channel.repair.wanted.count]
+        if not missing or self._poll.wait_ms(now_ms):
+            return
+        came = 0
+        try:
+            for history in stores():
+                came += sum(spoken.recall(history, now_ms) for spoken in missing)
+        except DrupeletError:
+            pass  # nobody needs a store: the participants repair among themselves
+        self._poll.looked(came > 0, 0, clock.now_ms())
+
+    @property
+    def history(self) -> StoreNode | None:
+        """What others may ask for; None without channels."""
+        return StoreNode(self._database) if self._database is not None else None
+
+    def close(self) -> None:
+        """Commit and let go of the file."""
+        if self._database is not None:
+            self._database.close()
+
+
+def history(path: Path, channel: str) -> list[dict[str, Any]]:
+    """What is in the log of a home's channel, in its order. Raises StorageError."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        # What waits for a dependency is kept, but not in the log; older files do not tell.
+        query = _LOGGED if "logged" in columns_of(connection) else _ALL
+        rows = connection.execute(query, (channel.encode(),)).fetchall()
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(path, error)) from error
+    finally:
+        connection.close()
+    return [message_fields(row[0]) for row in rows]
+
+
+def database_path(settings: Config) -> Path:
+    """Where a home's channels are kept."""
+    return settings.home / DATABASE_NAME

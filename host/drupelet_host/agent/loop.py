@@ -1,0 +1,593 @@
+"""`drupelet agent`: a member that stays up, serving its carriers until it is told to stop.
+
+One turn: what came in, what entered the log, what others left in the mailbox, what is due out.
+Then one commit, and sleep until a carrier has bytes or the node has something due. Nothing that a
+carrier does ends the agent; a store that fails does.
+"""
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.time_ms import elapsed_ms
+from drupelet_host.agent import stick_visit
+from drupelet_host.agent.brokers import Brokers
+from drupelet_host.agent.carrier_lines import CARRIERS, Line, Polled, Waiter
+from drupelet_host.agent.channels import Channels
+from drupelet_host.agent.learned_peers import Learner
+from drupelet_host.agent.topics import Topics
+from drupelet_host.base import clock
+from drupelet_host.base.output import Output, message_start, payload_text
+from drupelet_host.feeds.agent_feed import AgentFeed
+from drupelet_host.feeds.home_log import HomeLog
+from drupelet_host.feeds.places import Places
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.home.urls import STICK_BY_REQUEST
+from drupelet_host.keys import rotate_revoke
+from drupelet_host.keys.key_folder import LIVE
+from drupelet_host.member import family, status
+from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
+from drupelet_host.member.status import REVOKED, UP
+from drupelet_host.remote.content_store import FolderStore
+from drupelet_host.store import outbox
+from drupelet_transports.common.transport import TransportError
+from drupelet_transports.common.url import parse_url
+
+# How soon a letter, a request, a plugged stick or SIGTERM is noticed.
+MAILBOX_POLL_MS = 100
+# A carrier that was full is tried again after this.
+BUSY_MS = 5
+# The node's state is saved this often: that takes as long as a few messages, and what a crash
+# forgets of it is told to the client and to the peers again. A turn comes after MAILBOX_POLL_MS.
+SAVE_MS = 500
+# While another agent's store is waited for, its answer is looked for this often.
+MEANWHILE_MS = 20
+# A broker on this machine answers within this or is not there.
+CONTACT_MS_MAX = 4000
+CONTACT_POLL_MS = 20
+# Requests about keys; the agent holds the chains, so it changes them.
+KEY_ACTIONS = {"rotate": rotate_revoke.rotate, "revoke": rotate_revoke.revoke}
+
+
+class Agent:
+    """One running member. The caller holds the home's lock.
+
+    patient: start even if a carrier is not there yet. restored: the store was put back to an
+    older state, and nothing here may show it.
+    """
+
+    def __init__(
+        self, config: Config, output: Output, patient: bool = False, restored: bool = False
+    ) -> None:
+        self.config = config
+        self.output = output
+        # A wrong URL is the user's mistake: found before the store is touched.
+        live = [peer for peer in config.peers if self._is_live(peer)]
+        outbox.forget_requests(config.store_path)
+        self.member = Member(config, restored)
+        now_ms = clock.now_ms()
+        self.brokers = Brokers(config.brokers)
+        self.lines = [self._line(peer, now_ms) for peer in live]
+        self.topics = Topics(self.member, self.brokers, self._carrier_told)
+        self.channels = Channels(self.member, self.brokers, self._carrier_told, self._channel_told)
+        for shared in self.channels.lines:
+            self.topics.add(shared)
+        for line in self.lines:
+            self.topics.attend(line)
+        self.member.sealing.on_revoked = self._distrust
+        self.feed: AgentFeed | None = None
+        if config.feed is not None:
+            history = self.channels.history
+            places = Places(self.member, self.brokers, self._meanwhile, history)
+            self.feed = AgentFeed(
+                self.member, config.feed, places, self._take, self._feed_told, now_ms
+            )
+        self._asks = False  # waits for another agent's store
+        self.learner = Learner(self.member, self.reload, self._learned)
+        self.stopping = False
+        self._patient = patient
+        self._waiter = Waiter()
+        self._epoch_ms = min([config.epoch_ms, *(peer.epoch_ms for peer in config.peers)])
+        self._epoch_from_ms = now_ms
+        self._mailbox_from_ms = self._saved_ms = now_ms
+        self._mailbox_version = -1
+        self._letters_wait = True
+        self._letters_ms = now_ms  # when the last batch of letters was published
+        self._letters_took_ms = 0
+        self._sticks_seen: dict[Path, tuple[int, ...]] = {}
+        last_peers = status.last_status(config.status_path).get("peers", [])
+        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
+        self._delivered = 0
+
+    @staticmethod
+    def _is_live(peer: Peer) -> bool:
+        if peer.url == STICK_BY_REQUEST:
+            return False
+        url = parse_url(peer.url)
+        if url.scheme == "stick":
+            return False
+        if url.scheme not in CARRIERS:
+            raise TransportError(
+                f"peer {peer.name}: {peer.url}: the agent knows serial, mqtt and stick carriers"
+            )
+        return True
+
+    def _line(self, peer: Peer, now_ms: int) -> Line:
+        live = self.member.live_link(peer, CARRIERS[peer.carrier], now_ms)
+        return Line(
+            peer, live, self.brokers, self._carrier_told, self.member.drain_box,
+            self.member.sealing.live, self._save_now,
+        )  # fmt: skip
+
+    def _save_now(self) -> None:
+        self.member.save(clock.now_ms())
+
+    # --- life ---
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; raises StorageError when the store fails."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            signal.signal(number, self._stop)
+        try:
+            self.output.event(
+                "started",
+                f"{self.config.name} ({self.config.id.hex()}) in group {self.config.group},"
+                f" {len(self.config.peers)} peers",
+                name=self.config.name, id=self.config.id.hex(), boot=self.member.boot,
+                pid=os.getpid(),
+            )  # fmt: skip
+            if self.member.restored:
+                self.output.event("restored", "the store was put back: the peers are told")
+            if not self._patient:
+                self._first_contact()
+            while not self.stopping:
+                self._waiter.wait(self._sources(), self.turn())
+            self._finish()
+        finally:
+            for line in self.carriers:
+                line.drop()
+            self.brokers.close()
+            self.channels.close()
+            if self.feed is not None:
+                self.feed.places.close()
+            self.member.store.close()
+            self.member.sealing.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stopping = True
+
+    @property
+    def carriers(self) -> list[Line]:
+        """All lines; what many hear comes first, so that it is not sent to each of them."""
+        return [*self.topics.lines, *self.lines]
+
+    def _sources(self) -> list[Polled]:
+        """What may have bytes for us."""
+        served = [self.feed.places] if self.feed is not None else []
+        return [*self.carriers, *served]
+
+    def _meanwhile(self) -> None:
+        """Another agent's store is waited for: a turn without the remote log."""
+        if self.stopping:
+            raise StorageError("the agent stops; the rest goes with its next start")
+        self._asks = True
+        try:
+            self._waiter.wait(self._sources(), min(self.turn(), MEANWHILE_MS))
+        finally:
+            self._asks = False
+
+    def _first_contact(self) -> None:
+        """Have every carrier up once; TransportError for one that is not there.
+
+        Later losses are waited out: a name that never was right would be waited for in vain.
+        """
+        begun_ms = clock.now_ms()
+        while not self.stopping:
+            now_ms = clock.now_ms()
+            self.brokers.maintain(now_ms)
+            for line in self.carriers:
+                line.maintain(now_ms)
+            down = [line for line in self.carriers if line.state not in (UP, REVOKED)]
+            if not down:
+                return
+            for line in down:
+                absent = line.url.scheme == "serial" or line.refused
+                late = elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX
+                # A broker that took the call is there, and slow: the client sets it a bound.
+                if absent or (late and not self.brokers.connecting):
+                    raise TransportError(f"{line.reason} (--wait starts without it)")
+            self._waiter.wait(self.carriers, CONTACT_POLL_MS)
+
+    def _finish(self) -> None:
+        self.member.close(clock.now_ms())
+        for line in self.carriers:
+            line.state = "stopped"
+        self._write_status()
+        self.output.event("stopped", "everything is saved")
+
+    def turn(self) -> int:
+        """One round of work; returns how many ms to sleep unless a carrier has bytes."""
+        now_ms = clock.now_ms()
+        self.brokers.maintain(now_ms)
+        more = False
+        for line in self.carriers:
+            line.maintain(now_ms)
+            more |= line.take_in(now_ms)
+        self.topics.turn(now_ms)
+        more |= self._events()
+        if self.feed is not None:
+            more |= self.feed.places.serve()
+            if not self._asks:
+                self.feed.turn(now_ms)
+                self.channels.recall(self.feed.histories, now_ms)
+            self._events()
+        self._look_into_mailbox(now_ms)
+        if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
+            self._epoch_from_ms = now_ms
+            self._letters_wait = True
+            self._look_for_clones()
+            self._instruct()
+            self.learner.turn()
+            self.member.epoch(now_ms)
+            self.channels.epoch(now_ms)
+            self._events()
+            self._write_status()
+        for line in self.carriers:
+            more |= line.hand_out(now_ms)
+        self._save(now_ms)
+        return 0 if more else self._wait_ms(clock.now_ms())
+
+    def _save(self, now_ms: int) -> None:
+        """Make the turn's messages durable, and the node's own state now and then."""
+        if elapsed_ms(now_ms, self._saved_ms) < SAVE_MS:
+            self.member.commit()
+            return
+        self._saved_ms = now_ms
+        self.member.save(now_ms)
+
+    def _wait_ms(self, now_ms: int) -> int:
+        waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
+        if self._letters_wait:
+            waits.append(self._letters_rest(now_ms))
+        waits.append(self.brokers.wait_ms(now_ms))
+        for line in self.carriers:
+            waits.append(line.wait_ms(now_ms))
+            if line.busy:
+                waits.append(BUSY_MS)
+            elif line.state == UP:
+                waits.append(line.link.wake_ms(now_ms))
+        return max(0, min(waits))
+
+    # --- events ---
+
+    def _events(self) -> bool:
+        """Tell what entered the log; True when more may wait.
+
+        It is committed before it is told, and taken after.
+        """
+        events = self.member.events()
+        if events:
+            with self.output.together():
+                for event in events:
+                    self._take(event)
+        return len(events) == EVENTS_PER_TURN_MAX
+
+    def _take(self, event: Delivered) -> None:
+        if event.group == self.member.readings:
+            self._delivered += 1
+            self._tell(event)
+        self.member.took(event)
+
+    def _tell(self, event: Delivered) -> None:
+        via = self.member.names.get(event.source, "?")
+        dependencies, payload = family.split(self.config, event.body)
+        timestamp = family.timestamp_of(self.config, event.timestamp)
+        text = payload_text(payload)
+        self.output.event(
+            "delivered",
+            f"{event.id.hex()[:8]} {via}: {message_start(text)}",
+            handle=event.handle, id=event.id.hex(), via=via, again=event.again,
+            timestamp_ms=int.from_bytes(timestamp), text=text,
+            dependencies=[id.hex() for id in dependencies],
+        )  # fmt: skip
+
+    def _carrier_told(self, line: Line) -> None:
+        self.output.event(
+            "carrier",
+            f"{line.peer.name} {line.state}" + (f": {line.reason}" if line.reason else ""),
+            peer=line.peer.name, url=line.peer.url, state=line.state, reason=line.reason,
+        )  # fmt: skip
+
+    def _channel_told(self, fields: dict[str, Any]) -> None:
+        whom = self.config.names().get(fields.get("from", ""), fields.get("from", "somebody"))
+        text = message_start(fields["text"])
+        self.output.event("channel", f"{fields['channel']} {whom}: {text}", **fields)
+
+    def _learned(self, name: str, url: str, why: str) -> None:
+        self.output.event(
+            "learn", f"{name} {why or 'is reached over ' + url}", peer=name, url=url, refused=why
+        )
+
+    def _feed_told(self, place: str, reason: str) -> None:
+        text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"
+        self.output.event("feed", text, place=place, reason=reason)
+
+    # --- mailbox and sticks ---
+
+    def _look_into_mailbox(self, now_ms: int) -> None:
+        if elapsed_ms(now_ms, self._mailbox_from_ms) >= MAILBOX_POLL_MS:
+            self._mailbox_from_ms = now_ms
+            self._watch_sticks()
+            version = self.member.data_version()
+            if version != self._mailbox_version:
+                self._mailbox_version = version
+                self._letters_wait = True
+                self._answer_requests()
+        if self._letters_wait and not self._letters_rest(now_ms):
+            begun_ms = clock.now_ms()
+            self._letters_wait = self.member.publish_letters(now_ms) > 0
+            self._letters_ms = clock.now_ms()
+            self._letters_took_ms = elapsed_ms(self._letters_ms, begun_ms)
+            self._events()
+
+    def _letters_rest(self, now_ms: int) -> int:
+        """How many ms the store stays free for who posts more: as long as the last batch took."""
+        return max(0, self._letters_took_ms - elapsed_ms(now_ms, self._letters_ms))
+
+    def _answer_requests(self) -> None:
+        connection = self.member.store.connection
+        while (request := outbox.next_request(connection)) is not None:
+            if request.kind == "stick":
+                result = self.visit(Path(request.argument))
+            elif request.kind == "reload":
+                result = self.reload()
+            elif request.kind in KEY_ACTIONS:
+                result = self.change_keys(request.kind, request.argument)
+            elif request.kind == "command":
+                result = self.command(request.argument)
+            elif request.kind == "channel":
+                result = self.say(request.argument)
+            elif request.kind in ("push", "pull"):
+                result = self.remote_log(request.kind, request.argument)
+            else:
+                result = {"error": f"this agent does not know the request {request.kind!r}"}
+            self.member.store.write(
+                "UPDATE requests SET result = ? WHERE entry = ?",
+                json.dumps(result), request.entry,
+            )  # fmt: skip
+            self.member.commit()
+
+    def change_keys(self, kind: str, name: str) -> dict[str, Any]:
+        """Rotate or revoke a peer's keys; what was done, or `error` with one line."""
+        try:
+            done = KEY_ACTIONS[kind](self.config, self.member.sealing, name)
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self._instruct()
+        self.output.event("keys", f"{kind} {name}", action=kind, **done)
+        return done
+
+    def command(self, argument: str) -> dict[str, Any]:
+        """Tell a board to do something; what was sent, or `error` with one line."""
+        try:
+            done = self.member.clients.command(argument, clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.output.event("command", f"{done['operation']} to {done['board']}", **done)
+        return done
+
+    def say(self, argument: str) -> dict[str, Any]:
+        """Send a message on a channel, JSON of `channel` and `text`; or `error` with one line."""
+        request = json.loads(argument)
+        try:
+            return self.channels.publish(request["channel"], request["text"], clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
+
+    def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
+        """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
+        if self._asks:
+            return {"error": "the remote log is at work; try again in a minute"}
+        try:
+            log = HomeLog(self.member, self.member.clients, FolderStore(Path(folder)), self._take)
+            done = (log.push if kind == "push" else log.pull)(f"folder:{folder}")
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.output.event(kind, f"{kind} {folder}", **done)
+        return done
+
+    def _instruct(self) -> None:
+        """Give the lines what their peers are to be told, and forget what they know."""
+        self.member.sealing.tick()
+        for line in self.lines:
+            line.instruct(self.member.sealing.issuer(line.peer.id, LIVE))
+
+    def _look_for_clones(self) -> None:
+        """Tell of devices that use the keys of another, now and in `drupelet doctor` later."""
+        for peer_id, count in self.member.clones().items():
+            name = self.config.names().get(peer_id.hex(), peer_id.hex())
+            self.output.event(
+                "alarm",
+                f"{name}: two devices use its keys, or an older copy of it was put back;"
+                f" `drupelet revoke {name}` if it was cloned",
+                peer=name, id=peer_id.hex(), clones=count,
+            )  # fmt: skip
+
+    def visit(self, path: Path) -> dict[str, Any]:
+        """Visit a stick; the report's fields, or `error` with one line."""
+        while self.member.publish_letters(clock.now_ms()):
+            self._events()
+        try:
+            report = stick_visit.visit(self.member, path, self.stick_peers(), self._events)
+        except stick_visit.StickError as error:
+            self.output.event("stick", str(error), path=str(path), error=str(error))
+            return {"error": str(error)}
+        heard = [peer.id.hex() for peer in self.config.peers if peer.name in report.heard]
+        self._stick_heard_ms |= dict.fromkeys(heard, clock.wall_ms())
+        self._events()
+        self.member.save(clock.now_ms())
+        self.output.event("stick", report.text, **report.fields)
+        return report.fields
+
+    def stick_peers(self) -> set[bytes]:
+        """Peers that are reached by stick: something is always left for them."""
+        return {peer.id for peer in self.config.peers if peer.carrier == "stick"}
+
+    def _watch_sticks(self) -> None:
+        """Visit a stick that has just been mounted where a peer's URL says."""
+        for peer in self.config.peers:
+            if peer.carrier != "stick" or peer.url == STICK_BY_REQUEST:
+                continue
+            path = Path(parse_url(peer.url).path)
+            if _mounted(path) != self._sticks_seen.get(path, ()):
+                if os.path.isdir(path):  # False, too, for a medium that is ill
+                    self.visit(path)
+                self._sticks_seen[path] = _mounted(path)
+
+    # --- peers ---
+
+    def reload(self) -> dict[str, Any]:
+        """Take up the peers that `drupelet.toml` has now; what changed, or `error` with a line."""
+        try:
+            settings = config.load(self.config.home)
+            live = {peer.id for peer in settings.peers if self._is_live(peer)}
+            self._check_reload(settings)
+            now_ms = clock.now_ms()
+            changed = self._remove_peers({peer.id for peer in settings.peers})
+            for peer in settings.peers:
+                if peer.id not in self.member.numbers:
+                    self.member.add_peer(peer)
+                    self.config = replace(self.config, peers=(*self.config.peers, peer))
+                    changed["added"].append(peer.name)
+                    if peer.id in live:
+                        self.lines.append(self._line(peer, now_ms))
+                        self.topics.attend(self.lines[-1])
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.config = self.member.config = self.member.clients.settings = settings
+        self.member.names |= {self.member.numbers[peer.id]: peer.name for peer in settings.peers}
+        for line in self.lines:
+            line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
+            if line.live.mode != line.peer.mode:
+                line.live.set_mode(line.peer.mode)
+                changed["mode"].append(line.peer.name)
+        self._epoch_ms = min([settings.epoch_ms, *(peer.epoch_ms for peer in settings.peers)])
+        self.member.save(clock.now_ms())
+        self.output.event("peers", f"{len(settings.peers)} peers", **changed)
+        return changed
+
+    def _check_reload(self, settings: Config) -> None:
+        """Raise ConfigError for what only a new start can change."""
+        before = {peer.id: peer for peer in self.config.peers}
+        same = replace(settings, peers=self.config.peers)
+        for peer in settings.peers:
+            old = before.get(peer.id, peer)
+            if peer != replace(old, name=peer.name, mode=peer.mode, board=peer.board):
+                same = settings
+        if same != self.config:
+            raise config.ConfigError(
+                f"{settings.home / config.CONFIG_NAME}: more than peers and modes changed;"
+                " restart the agent"
+            )
+
+    def _distrust(self, peer_id: bytes) -> None:
+        """A peer was revoked or removed: what we publish from now on it cannot read."""
+        self.topics.revoked(peer_id)
+        self.member.clients.distrust(peer_id)
+        if self.feed is not None:
+            self.feed.distrust()
+
+    def _remove_peers(self, kept: set[bytes]) -> dict[str, list[str]]:
+        changed: dict[str, list[str]] = {"added": [], "removed": [], "mode": []}
+        for peer in self.config.peers:
+            if peer.id in kept:
+                continue
+            for line in self.lines:
+                if line.peer.id == peer.id:
+                    line.drop()
+            self.lines = [line for line in self.lines if line.peer.id != peer.id]
+            self._distrust(peer.id)
+            self.member.remove_peer(peer.id)
+            changed["removed"].append(peer.name)
+        left = tuple(peer for peer in self.config.peers if peer.id in kept)
+        self.config = self.member.config = replace(self.config, peers=left)
+        self.member.clients.settings = self.config
+        return changed
+
+    # --- status ---
+
+    def _write_status(self) -> None:
+        """Leave word for `drupelet status`; a disk that is full is the store's to report."""
+        trouble = status.leave(self.config.status_path, self.status())
+        if trouble:
+            self.output.event("status", trouble)
+
+    def status(self) -> dict[str, Any]:
+        """What only the running agent knows."""
+        lines = {line.peer.id: line for line in self.lines}
+        peers = []
+        for peer in self.config.peers:
+            line = lines.get(peer.id)
+            row = status.of_peer(self.member, peer.id)
+            peers.append(
+                {
+                    **row,
+                    "state": line.state if line else "by stick",
+                    "reason": line.reason if line else "",
+                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(row["id"], 0),
+                    **(line.live.status() if line else status.STICK_STATUS),
+                }
+            )
+        return {
+            **status.of_member(self.member, peers),
+            "topics": [
+                line.status() for line in self.topics.lines if line not in self.channels.lines
+            ],
+            "channels": [line.status() for line in self.channels.lines],
+            "not_learned": self.learner.status(),
+            "feed": self.feed.status() if self.feed is not None else None,
+        }
+
+
+def _mounted(path: Path) -> tuple[int, ...]:
+    """Tells one mounting of a stick from another; () when there is nothing."""
+    try:
+        folder_stat = path.stat()
+    except OSError:
+        return ()
+    return (folder_stat.st_dev, folder_stat.st_ino, folder_stat.st_ctime_ns)
+
+
+def visit_alone(config: Config, path: Path) -> dict[str, Any]:
+    """Visit a stick without an agent; the caller holds the home's lock. Returns the report.
+
+    Raises StickError or StorageError.
+    """
+    member = Member(config)
+    try:
+
+        def take_events() -> None:
+            for event in member.events():
+                member.took(event)
+
+        while member.publish_letters(clock.now_ms()):
+            take_events()
+        peers = {peer.id for peer in config.peers if peer.carrier == "stick"}
+        report = stick_visit.visit(member, path, peers, take_events)
+        take_events()
+        said = status.after_visit(member, config, report.heard)
+        member.close(clock.now_ms())
+    finally:
+        member.store.close()
+        member.sealing.close()
+    trouble = status.leave(config.status_path, said | {"store": member.mark})
+    return report.fields | {"problems": report.problems + [trouble] * bool(trouble)}

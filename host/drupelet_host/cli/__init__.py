@@ -1,0 +1,1 @@
+"""The `drupelet` command: its verbs and what they share."""

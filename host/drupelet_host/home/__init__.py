@@ -1,0 +1,1 @@
+"""The folder of a home: drupelet.toml read, changed and locked, private files, carrier URLs."""

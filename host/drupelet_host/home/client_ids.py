@@ -1,0 +1,31 @@
+"""Ids of the clients on a host, and which of them `client` in drupelet.toml must not name."""
+
+from drupelet.clients.command import COMMANDS_CLIENT_ID
+from drupelet.clients.default import TELEMETRY_CLIENT_ID
+
+PUBLIC_CLIENT_ID = bytes.fromhex(
+    "7d04f3a96ce81b25f0974eb2c8d1563a1f8e60b7a45392dc58c7ba0e91f63d42"
+)
+# The longest topic of a public group, in bytes of UTF-8.
+TOPIC_SIZE_MAX = 255
+CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
+FEEDS_CLIENT_ID = bytes.fromhex("c4127de0986b35fa4e8d01b7f2a96c53d8340e7fb19562cadc0b7e48a1356f9d")
+CARRIERS_CLIENT_ID = bytes.fromhex(
+    "90b51e4cf7a8263d1bd56f0e9ac27348e5137f9b60d8a2c4719ef03c6b84d25a"
+)
+# The agent is in these beside its readings; two clients in one group would read each other's.
+_OWN = {
+    TELEMETRY_CLIENT_ID: "telemetry",
+    COMMANDS_CLIENT_ID: "commands",
+    CARRIERS_CLIENT_ID: "carriers",
+    FEEDS_CLIENT_ID: "feeds",
+}
+
+
+def refusal(client: bytes) -> str:
+    """Why the readings cannot be a group of this client; "": they can."""
+    if client == CHAT_CLIENT_ID:
+        return "no agent runs a chat; it is for programs that use drupelet_host.clients.chat"
+    if client in _OWN:
+        return f"the agent is in this group of {_OWN[client]} by itself; leave client out"
+    return ""

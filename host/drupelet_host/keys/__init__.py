@@ -1,0 +1,1 @@
+"""Keys of peers: chains, seals, provisioning, invitations, rotation and revocation."""

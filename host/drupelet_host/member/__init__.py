@@ -1,0 +1,1 @@
+"""One member on this host without carriers: node, store, groups, identity, status and backup."""

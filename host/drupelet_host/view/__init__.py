@@ -1,0 +1,1 @@
+"""What is read from a home without changing it: log, sent commands, checks, black boxes."""

@@ -1,0 +1,1 @@
+"""Carriers of boards, in bounded memory."""

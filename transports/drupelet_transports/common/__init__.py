@@ -1,0 +1,1 @@
+"""What every carrier is, its URL, and what boards and hosts share."""

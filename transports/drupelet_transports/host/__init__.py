@@ -1,0 +1,2 @@
+# host only
+"""Carriers of hosts, over pyserial and paho-mqtt."""

@@ -1,0 +1,1 @@
+"""Live carriers behind a seal."""

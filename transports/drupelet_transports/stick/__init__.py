@@ -1,0 +1,1 @@
+"""Bundles on a stick, and visits of it."""
