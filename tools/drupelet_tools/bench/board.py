@@ -41,7 +41,8 @@ def run(
 ) -> dict[str, Any]:
     """One script's answer. firmware: the module path. Raises BenchError, BuildError."""
     command: Sequence[str] = [sys.executable]
-    path = {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("firmware", "transports"))}
+    folders = ("firmware", "transports", "host")
+    path = {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in folders)}
     if interpreter.arch:
         command = [*micropython_command(interpreter.arch), "-X", f"heapsize={heap}"]
         path = {"MICROPYPATH": str(firmware)}
