@@ -7,6 +7,7 @@ interrupted (drupelet_host.entry). `main` is the only place that turns our excep
 import io
 import json
 import os
+import signal
 import sqlite3
 import sys
 import time
@@ -45,17 +46,34 @@ if TYPE_CHECKING:
 
 # How often the log is looked at again with --follow.
 LOOK_EVERY_S = 0.1
+# How soon `drupelet broker` sees that its broker has ended.
+BROKER_LOOK_EVERY_S = 0.5
 COMMANDS_GROUP = "drupelet.commands"
 
 EXIT_FAILED = 1
 
 app = typer.Typer(
-    help="Data sync for devices that are mostly asleep and mostly offline.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"drupelet {drupelet.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Data sync for devices that are mostly asleep and mostly offline."""
 
 
 @app.command()
@@ -482,6 +500,26 @@ def export_telemetry(
         output.print_json({**counts, "folder": str(folder)})
     else:
         print(f"{exported.text} in {folder}")
+
+
+@app.command("broker")
+def serve_broker(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 1883,
+) -> None:
+    """Run an MQTT broker for this machine alone, until Ctrl-C: it listens on 127.0.0.1."""
+    from drupelet_host.broker import Broker, BrokerError  # asyncio: no other verb waits for it
+
+    broker = Broker(port)
+    print(broker.start(), flush=True)
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        while broker.running:
+            if signal.sigtimedwait(signals, BROKER_LOOK_EVERY_S):
+                return
+    finally:
+        broker.stop()
+    raise BrokerError("the MQTT broker ended by itself; start it again")
 
 
 @app.command()
