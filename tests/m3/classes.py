@@ -186,15 +186,7 @@ def again():
     return "again 2"
 
 
-if len("two") == 2:
-
-    class Chosen:
-        kind = "never"
-
-    def chosen():
-        return "never"
-
-else:
+if len("two") == 3:
 
     class Chosen:
         kind = "always"
@@ -202,8 +194,16 @@ else:
     def chosen():
         return "always"
 
+else:
 
-either = first if len("two") == 2 else twice
+    class Chosen:
+        kind = "never"
+
+    def chosen():
+        return "never"
+
+
+either = first if len("two") == 3 else twice
 other_of_both = None or first
 
 
@@ -222,22 +222,62 @@ del deleted
 deleted = twice
 
 
-class Reader:
-    """Names that do not mean what was laid out last under them."""
+class Reads:
+    """Names that mean what was laid out last under them."""
 
     replaced = Replaced
+    twice = Twice
+    again = again
+    deleted = deleted
+
+
+class ReadsMade:
+    """Names of what is made at run time."""
+
     heir = Heir
     outside = Outside
     decorated = decorated
-    twice = Twice
-    again = again
-    chosen_class = Chosen
-    chosen = chosen
-    either = either
-    other_of_both = other_of_both
-    from_a_function = from_a_function
-    deleted = deleted
     text = with_default
+    other_of_both = other_of_both
+
+
+# Each of these reads a name that means something else than what was laid out last under it.
+
+
+class ReadsClass:
+    chosen = Chosen
+
+
+class ReadsFunction:
+    chosen = chosen
+
+
+class ReadsEither:
+    def call(self, function=either):
+        return function()
+
+
+class ReadsGlobal:
+    from_a_function = from_a_function
+
+
+def put_property():
+    global property
+
+    def property(function):
+        return "changed"
+
+
+put_property()
+
+
+class ReadsProperty:
+    @property
+    def one(self):
+        return 1
+
+
+del property
 
 
 class OfReplaced(Replaced):
@@ -359,11 +399,11 @@ finally:
 
 
 def names():
-    reader = Reader
-    print(reader.replaced is Plain, reader.heir is Heir, reader.outside is Outside)
-    print(reader.decorated(), reader.twice is FirstTwice, reader.twice.kind, reader.again())
-    print(reader.chosen_class.kind, reader.chosen(), reader.either(2), reader.other_of_both())
-    print(reader.from_a_function(2), reader.deleted(3), reader.text(4))
+    made = ReadsMade()
+    print(Reads.replaced is Plain, Reads.twice.kind, Reads.again(), Reads.deleted(3))
+    print(made.heir is Heir, made.outside is Outside, ReadsMade.decorated(), ReadsMade.text(4))
+    print(ReadsMade.other_of_both(), ReadsClass.chosen.kind, ReadsFunction.chosen())
+    print(ReadsEither().call(), ReadsGlobal.from_a_function(2), ReadsProperty.one)
     print(FirstReplaced.kind, issubclass(OfReplaced, Plain), OfReplaced(2).squared)
     print(OfTwice.kind, OfTwice().kind, issubclass(OfTwice, FirstTwice), OfChosen.kind)
     own = Own()

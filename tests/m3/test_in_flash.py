@@ -18,7 +18,7 @@ METHODS = 100
 IN_FLASH = (
     "A_very_long_name_of_a_class_that_is_longer_than_what_one_would_write_in_a_line Chosen Counter"
     " Defaults Defaults_table FirstReplaced FirstTwice InExcept InFinally InTry Iterable Late Near"
-    " Nothing OfChosen OfOperators OfReplaced OfTwice One Operators Own Plain Replaced Root Twice"
+    " Nothing OfOperators OfReplaced OfTwice One Operators Own Plain Reads Replaced Root Twice"
     " Two Waiter int_ main_ names_Defaults thing Ünïcode"
 )
 # Where a drive has a file "fail", the module's first import fails in the middle.
