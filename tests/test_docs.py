@@ -2,7 +2,9 @@
 
 import ast
 import re
+import shlex
 import struct
+from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2s
 from pathlib import Path
@@ -481,3 +483,33 @@ def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
     again = Device(files=files)
     assert again.boot == device.boot + 1
     assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
+
+
+def help_texts() -> dict[str, str]:
+    """Of each command, its section in docs/cli.md, which is what `--help` says."""
+    sections = (ROOT / "docs" / "cli.md").read_text("utf-8").split("\n## drupelet")[1:]
+    return {title.strip(): text for title, _, text in (each.partition("\n") for each in sections)}
+
+
+def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each line of a page's code that calls `drupelet`, with its number, as words."""
+    is_code = False
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+        is_code ^= line.startswith("```")
+        found = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?drupelet ([a-z-]+(?: .*)?)$", line)
+        if found and (is_code or line.startswith("    ")):
+            yield number, shlex.split(found[1].split(" > ")[0], comments=True)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/boards.md", "docs/field-guide.md"])
+def test_commands_that_a_page_shows_have_their_options(page: str) -> None:
+    texts = help_texts()
+    shown = list(shown_commands(ROOT / page))
+    assert len(shown) > 5
+    for number, words in shown:
+        name = " ".join(words[:2]) if " ".join(words[:2]) in texts else words[0]
+        options = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts[name]))
+        used = {word.partition("=")[0] for word in words if word.startswith("--")}
+        if name == "flash" and len(words) > 1:  # `flash TARGET` is `flash device TARGET`
+            options |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts["flash device"]))
+        assert used <= options, f"{page}:{number}: {name} has no {used - options}"

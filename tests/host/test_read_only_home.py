@@ -1,7 +1,8 @@
-"""A home in a folder that cannot be written, as a backup that is looked at: it can be read."""
+"""A home that cannot be written (a backup that is looked at, a full disk): it can be read."""
 
 import ctypes
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,10 +22,17 @@ def _obey_modes() -> None:
     ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE)
 
 
-def read(home: Path, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _no_room() -> None:
+    """No file can grow, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def read(
+    home: Path, verb: str, *words: str, before: Callable[[], None] = _obey_modes
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, verb, "--home", str(home), *words], capture_output=True, text=True,
-        timeout=WAIT_S, check=False, preexec_fn=_obey_modes,
+        timeout=WAIT_S, check=False, preexec_fn=before,
     )  # fmt: skip
 
 
@@ -73,3 +81,19 @@ def test_what_must_write_says_so_in_a_line(home: Path) -> None:
     for verb, words in (("put", ("x",)), ("agent", ())):
         done = read(home, verb, *words)
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_home_on_a_full_disk_can_be_read(make_home: Callable[..., Home]) -> None:
+    home = make_home("a", 0xA0000001, Peer("b", bytes.fromhex("b0000002"), "stick:"))
+    home.start("--wait")
+    home.put("21.5 C")
+    while not home.log():
+        home.check_alive()
+    home.stop()
+    shown = read(home.path, "log", before=_no_room)
+    assert shown.returncode == 0 and "21.5 C" in shown.stdout, shown.stderr
+    shown = read(home.path, "status", before=_no_room)
+    assert shown.returncode == 0 and "1 messages in the log" in shown.stdout, shown.stderr
+    refused = read(home.path, "put", "x", before=_no_room)
+    assert refused.returncode == 1 and refused.stderr.count("\n") == 1
+    assert "free some space" in refused.stderr

@@ -16,6 +16,7 @@ from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, flatten
 from drupelet_tools.flash.sets import Choice, build_set, flattened, resolve, texts
 from drupelet_tools.flash.trace import Trace
+from drupelet_tools.sim.soak import read_book
 
 BYTES = """
 import struct
@@ -263,3 +264,15 @@ def test_a_file_that_is_no_trace_is_one_line(tmp_path: Path, content: str) -> No
     for arguments in ([str(path)], [str(tmp_path / "none")]):
         done = CliRunner().invoke(app, ["trace", *arguments], input="")
         assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """`/dev/zero` for a trace, a traceback or a configuration: one line, and no memory."""
+    whole = tmp_path / "trace.json"
+    whole.write_text('{"names": {}, "sources": []}')
+    build = ["build", "--set", "small", "--arch", "x86", "--config", "/dev/zero"]
+    for words in (["trace", "/dev/zero"], ["trace", str(whole), "/dev/zero"], [*build, "unused"]):
+        done = CliRunner().invoke(app, words, input="")
+        assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1, done.output
+    with pytest.raises(ValueError, match="name another file"):
+        read_book(Path("/dev/zero"))

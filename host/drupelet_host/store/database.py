@@ -56,7 +56,8 @@ def explain(path: Path, error: sqlite3.Error) -> str:
         sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and is yours",
         sqlite3.SQLITE_NOTADB: "it is not a database; move it away or restore a copy",
         sqlite3.SQLITE_CORRUPT: "it is damaged; move it away or restore a copy",
-        sqlite3.SQLITE_IOERR: "the disk refused it (full, a size limit, or failing)",
+        sqlite3.SQLITE_IOERR: "the disk refused it (full, a size limit, or failing);"
+        " free some space and start again",
         sqlite3.SQLITE_BUSY: "another program holds it locked; stop that one first",
         sqlite3.SQLITE_LOCKED: "another program holds it locked; stop that one first",
         sqlite3.SQLITE_PERM: "access denied; check its owner and mode",
@@ -87,21 +88,38 @@ def open_file(path: Path, read_only: bool = False, autocommit: bool = True) -> s
     level: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"
     try:
         if read_only and not os.access(path.parent, os.W_OK):
-            return _open_fixed(path)
+            return _open_fixed(path, has_index=path.with_name(path.name + "-shm").exists())
         name = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
-        return sqlite3.connect(name, uri=read_only, timeout=BUSY_TIMEOUT_S, isolation_level=level)
+        connection = sqlite3.connect(
+            name, uri=read_only, timeout=BUSY_TIMEOUT_S, isolation_level=level
+        )
+        if read_only and not _makes_index(connection):
+            connection.close()
+            return _open_fixed(path, has_index=False)
+        return connection
     except sqlite3.Error as error:
         raise StorageError(explain(path, error)) from error
 
 
-def _open_fixed(path: Path) -> sqlite3.Connection:
-    """Open a database in a folder that cannot be written, where SQLite makes no index of its WAL.
+def _makes_index(connection: sqlite3.Connection) -> bool:
+    """False where a reader cannot make the index of the WAL, as on a full disk."""
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return False
+        raise
+    return True
+
+
+def _open_fixed(path: Path, has_index: bool) -> sqlite3.Connection:
+    """Open a database where SQLite can make no index of its WAL: read-only folder, full disk.
 
     What stands in a WAL that has none is read from a copy, which goes with the connection.
     """
-    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
-    options = "mode=ro" if index.exists() else "mode=ro&immutable=1"
-    if index.exists() or not log.exists() or not log.stat().st_size:
+    log = path.with_name(path.name + "-wal")
+    options = "mode=ro" if has_index else "mode=ro&immutable=1"
+    if has_index or not log.exists() or not log.stat().st_size:
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT_S,
             isolation_level=None,

@@ -71,11 +71,23 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
     "feeds": {"base", "store", "home", "keys", "channel", "remote", "clients", "member"},
     "agent": {"base", "store", "home", "keys", "channel", "remote", "clients", "member", "feeds"},
     "view": {"base", "store", "home", "keys", "clients", "member"},
-    "cli": {"base", "store", "home", "keys", "clients", "member", "feeds", "agent", "view"},
-    # One module each: where the `drupelet` command begins, and a program of its own.
+    # A program of its own, which `drupelet broker` runs.
+    "broker": set(),
+    "cli": {
+        "base",
+        "store",
+        "home",
+        "keys",
+        "clients",
+        "member",
+        "feeds",
+        "agent",
+        "view",
+        "broker",
+    },  # fmt: skip
+    # Where the `drupelet` command begins.
     "entry": {"cli"},
     "__main__": {"entry"},
-    "broker": set(),
 }
 HOST = House("drupelet_host", Path(drupelet_host.__path__[0]).resolve(), HOST_MAY_IMPORT)
 # The carriers; a board loads none of `host`.

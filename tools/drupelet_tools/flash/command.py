@@ -11,6 +11,7 @@ import typer.core
 
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, home_of, path
+from drupelet_tools.bounded import read_bounded
 from drupelet_tools.flash.checks_command import checks
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.image.command import image
@@ -178,12 +179,15 @@ def trace(
 
     try:
         known = Trace.load(build_trace)
-        text = (file.read_bytes() if file else sys.stdin.buffer.read()).decode("utf-8", "replace")
+        text = (read_bounded(file) if file else sys.stdin.buffer.read()).decode("utf-8", "replace")
     except BuildError as error:
         typer.echo(f"drupelet flash: {error}", err=True)
         raise typer.Exit(1) from None
     except OSError as error:
         typer.echo(f"drupelet flash: cannot read {file}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+    except ValueError as error:
+        typer.echo(f"drupelet flash: {file}: {error}", err=True)
         raise typer.Exit(1) from None
     for line in known.translated(text).splitlines():
         output.line(output.printable(line))

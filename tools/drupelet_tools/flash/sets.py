@@ -19,6 +19,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from drupelet_tools.bounded import read_bounded
 from drupelet_tools.flash.build import (
     ARCHES,
     board_sources,
@@ -120,7 +121,7 @@ def resolve(choice: Choice) -> Choice:
 def for_configuration(name: str, path: Path) -> Choice:
     """What a board's configuration file (docs/boards.md) asks of set `name`."""
     try:
-        return for_settings(name, json.loads(path.read_text("utf-8")))
+        return for_settings(name, json.loads(read_bounded(path)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(f"cannot read {path}: {error!r}: give a board's configuration") from None
 

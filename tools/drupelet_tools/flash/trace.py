@@ -13,6 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
+from drupelet_tools.bounded import read_bounded
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED
 
@@ -30,7 +31,7 @@ class Trace:
     def load(cls, path: Path) -> "Trace":
         """Read a trace.json. Raises BuildError."""
         try:
-            content = json.loads(path.read_text("utf-8"))
+            content = json.loads(read_bounded(path))
             names = {str(short): str(name) for short, name in content["names"].items()}
             sources = sorted((int(first), str(name)) for first, name in content["sources"])
         except OSError as error:

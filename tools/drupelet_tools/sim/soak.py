@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drupelet_tools.bounded import read_bounded
 from drupelet_tools.sim import EACH, SOAK_KINDS
 from drupelet_tools.sim.cuts import CutResult, run_script
 from drupelet_tools.sim.minimise import command_for, minimise
@@ -129,7 +130,9 @@ def read_book(book: Path) -> tuple[Totals, int]:
     """
     totals = Totals()
     seed = FIRST_SEED
-    for row, line in enumerate(book.read_text().splitlines() if book.exists() else [], 1):
+    for row, line in enumerate(
+        read_bounded(book).decode().splitlines() if book.exists() else [], 1
+    ):
         try:
             figures = json.loads(line)
             totals.add_figures(figures)
