@@ -510,9 +510,10 @@ def serve_broker(
     from drupelet_host.broker import Broker, BrokerError  # asyncio: no other verb waits for it
 
     broker = Broker(port)
-    print(broker.start(), flush=True)
+    url = broker.start()
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    print(url, flush=True)
     try:
         while broker.running:
             if signal.sigtimedwait(signals, BROKER_LOOK_EVERY_S):

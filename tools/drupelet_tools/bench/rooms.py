@@ -84,7 +84,7 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
         "agent",
         "view",
         "broker",
-    },  # fmt: skip
+    },
     # Where the `drupelet` command begins.
     "entry": {"cli"},
     "__main__": {"entry"},
