@@ -32,7 +32,7 @@ for _ in range(4):
     sizes.append(carrier.send(frame, 200))
     began_ms = port.now_ms()
     size = 0
-    while port.now_ms() - began_ms < 1000 and not size:
+    while port.now_ms() - began_ms < 5000 and not size:
         size = max(carrier.receive_into(heard), 0)
         port.wait(5)
     sizes.append(size if heard[:size] == frame[:size] else -1)
