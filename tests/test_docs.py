@@ -496,9 +496,9 @@ def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     is_code = False
     for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
         is_code ^= line.startswith("```")
-        found = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?drupelet ([a-z-]+(?: .*)?)$", line)
-        if found and (is_code or line.startswith("    ")):
-            yield number, shlex.split(found[1].split(" > ")[0], comments=True)
+        command = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?drupelet ([a-z-]+(?: .*)?)$", line)
+        if command and (is_code or line.startswith("    ")):
+            yield number, shlex.split(command[1].split(" > ")[0], comments=True)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/boards.md", "docs/field-guide.md"])
