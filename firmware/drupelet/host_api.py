@@ -310,7 +310,7 @@ def waiting_count(link: "BundleLink", count_max: int) -> int:
     count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
     handle = store.next(exchange.logged or exchange.outbox.cursor)
     while handle > 0 and count < count_max:
-        count += exchange.wants(handle)
+        count += store.load(handle) == OK and exchange.wants(handle)
         handle = store.next(handle)
     return count
 

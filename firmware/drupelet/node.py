@@ -309,11 +309,10 @@ class Node(Publisher):
         store = self.store
         while self._issued != self.core.graph.newest:
             handle = store.next(self._issued)
-            if handle <= 0:
-                break
-            kept = store.load(handle) == OK and store.state != STATE_DELETED
+            if handle <= 0 or store.load(handle) != OK:
+                break  # the end, or the flash refused a read: tried again at the next call
             self._issued = handle  # not before: reading may run out of memory
-            if kept and self.core.members.group_row(store.group) >= 0:
+            if store.state != STATE_DELETED and self.core.members.group_row(store.group) >= 0:
                 self.event_handle = handle
                 self.event_again = handle <= self._before_boot
                 return EVENT_MESSAGE

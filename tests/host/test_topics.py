@@ -220,7 +220,7 @@ def test_what_a_topic_carries_is_not_sent_again_on_links(
     make_home: MakeHome, broker: Broker
 ) -> None:
     url = broker.start() + "/t"
-    homes = trio(make_home, url, url, epoch_ms=300)
+    homes = trio(make_home, url, url, epoch_ms=1000)
     tap = Tap(url, "t" + id_of())
     try:
         for home in homes:

@@ -19,7 +19,7 @@ from drupelet.node import (
 )
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.states import STATE_PENDING
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from helpers import Draw, Member, Network, check_causal, stamp
 from unit.test_store import SETTLED, message_id, put, reboot
 from unit.test_visits import Stick, link_of, pair, read, settle, write
@@ -209,3 +209,52 @@ def test_a_message_without_a_pending_row_that_cannot_be_read_stays_out_of_the_lo
     member.store.load = load  # type: ignore[method-assign]
     assert member.log() == []
     assert member.node.core.graph.must_look_again
+
+
+@pytest.mark.parametrize("pool", [2, 64])
+def test_a_message_that_cannot_be_loaded_is_not_passed_over(pool: int) -> None:
+    """Not by the cursor of a peer, not by that of a bundle, and not by the events."""
+    a, b = pair(pool)
+    handles = []
+    for number in range(9):
+        assert a.node.publish(a.group, b"\0%d" % number, 2, stamp(number), 0) > 0
+        handles.append(a.store.next(handles[-1] if handles else 0))
+    load = a.store.load
+
+    def refuse(handle: int) -> int:
+        return E_STORAGE if handle == handles[5] else load(handle)
+
+    a.store.load = refuse  # type: ignore[method-assign]
+    given = []
+    while a.node.next_event():
+        given.append(a.node.event_handle)
+    assert given == handles[:5]
+    stick = Stick()
+    for _ in range(2):
+        write(a, stick)
+        read(b, stick)
+        write(b, stick)
+        read(a, stick)
+    assert 0 < len(b.log()) < 9
+    a.store.load = load  # type: ignore[method-assign]
+    while a.node.next_event():
+        given.append(a.node.event_handle)
+    assert given == handles
+    settle((a, b), stick)
+    assert sorted(a.log()) == sorted(b.log()) and len(set(b.log())) == 9
+
+
+def test_a_message_is_not_private_because_its_opening_cannot_be_read() -> None:
+    card = Card(Draw(1))
+    store = FlashStore(card, segment_size=512, segments_max=12)
+    assert store.open() == OK
+    handle = put(store, 1, state=STATE_PRIVATE)
+    number = 1
+    while store.log.count < 3:
+        number += put(store, number + 1) > 0
+    assert store.open_up(handle) == OK == store.barrier()
+    opened_in = store.log.name(store.log.numbers[store.log.count - 1])
+    card.refuses = lambda name, _size: name == opened_in
+    assert store.load(handle) == E_STORAGE
+    card.refuses = None
+    assert store.load(handle) == OK and store.state == STATE_DELIVERED

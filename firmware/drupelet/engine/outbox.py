@@ -220,11 +220,13 @@ class Outbox:
     def load_shared(self, handle: int) -> int:
         """Load a delivered message of the log; return its group (row), or -1 if there is none or
         the group is not shared with the peer."""
-        store = self._store
-        if store.load(handle) != OK or store.state != STATE_DELIVERED:
-            return -1
-        group = self._members.group_row(store.group)
-        shared = group >= 0 and self._members.visibility(group, self.peer) == SHARED
+        return self.shared_group() if self._store.load(handle) == OK else -1
+
+    def shared_group(self) -> int:
+        """Return what `load_shared` returns of the message that the store has loaded."""
+        group = self._members.group_row(self._store.group)
+        is_there = group >= 0 and self._store.state == STATE_DELIVERED
+        shared = is_there and self._members.visibility(group, self.peer) == SHARED
         return group if shared else -1
 
     def is_source(self, source: int, handle: int) -> bool:
@@ -254,10 +256,11 @@ class Outbox:
         store = self._store
         filled = False
         while self.cursor != newest and self.room_left() > self.reserved_rows:
-            handle = store.next(self.cursor) or newest
-            if handle < 0:
+            handle = store.next(self.cursor)
+            if handle < 0 or (handle and store.load(handle) != OK):
                 break  # the flash refused a read: tried again at the next refill
-            group = self.load_shared(handle)
+            group = self.shared_group() if handle else -1
+            handle = handle or newest
             row = self.row_of(handle)
             if row >= 0:
                 self.unmark(row, WANTED)

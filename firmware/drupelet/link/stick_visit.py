@@ -67,7 +67,8 @@ class StickExchange(Exchange):
 
     def _next_logged(self) -> bool:
         store = self.core.store
-        while (handle := store.next(self.logged)) > 0:
+        # The bundle ends before a message that the flash refuses to read.
+        while (handle := store.next(self.logged)) > 0 and store.load(handle) == OK:
             if self.wants(handle):
                 self.message_handle = handle
                 self.message_row = -1
@@ -76,9 +77,9 @@ class StickExchange(Exchange):
         return False
 
     def wants(self, handle: int) -> bool:
-        """Return True if the peer may lack a message after the cursor; loads it in the store."""
+        """Return True if the peer may lack the loaded message, which is after the cursor."""
         outbox = self.outbox
-        group = outbox.load_shared(handle)
+        group = outbox.shared_group()
         if group < 0 or self.sees(group) != SHARED:
             return False
         row = outbox.row_of(handle)

@@ -410,8 +410,10 @@ class FlashStore:
     def load(self, handle: int) -> int:
         """Set id, timestamp, group, source, size and state of a message; OK or E_STORAGE.
 
-        For a departed id: only group and state; the id is as it was given to `find`.
+        E_STORAGE: there is none, or the flash refused a read meanwhile. For a departed id: only
+        group and state; the id is as it was given to `find`.
         """
+        unread = self.unread
         self.edges_size = self.missing = self._body = self.source = self.size = 0
         self.private = False
         if handle >= GONE_HANDLE:
@@ -449,7 +451,7 @@ class FlashStore:
                 self.state = STATE_PENDING
                 if index.row(index.pending, handle) < 0:
                     return E_STORAGE  # promoted: its handle has changed
-        return OK
+        return OK if self.unread == unread else E_STORAGE
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read body bytes; return the count, less only at the end, or E_STORAGE.

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN201, ANN204, ARG002
+# ruff: noqa: ANN001, ANN002, ANN201, ANN204, ARG002
 """What is fuzzed behind a frame's kind: links of each profile, topics, the wake plan.
 
 Each has `sound` frames, `fix`, which makes a frame whole again or spoils it, and `feed`: 0 for a
@@ -50,14 +50,16 @@ class QuickStore(FlashStore):
     most of what a frame costs, and no parser's business."""
 
     seen = -1
-    ids = places = None  # of each record that has an id, from the end on: the newest one is first
     left = 0  # rows that are free
+
+    def __init__(self, *args) -> None:
+        # Of each record that has an id, from the end on: the newest one is first.
+        self.ids = bytearray(32 * PLACES_MAX)
+        self.places = [0] * PLACES_MAX
+        FlashStore.__init__(self, *args)
 
     def _look_over(self) -> None:
         self.seen = self.files.changes
-        if self.ids is None:
-            self.ids = bytearray(32 * PLACES_MAX)
-            self.places = [0] * PLACES_MAX
         left = PLACES_MAX
         log = self.log
         place = log.step(0)
