@@ -107,6 +107,7 @@ def test_a_contact_that_is_never_over_lasts_until_the_end_or_is_told(tmp_path: P
         ("5,a,b,up\n1,a,b,down\n", "time goes back"),
         ("x,a,b,up\ny,a,b,up\n", "line 1"),
         ("\0\xff\n", "line 1"),
+        ("#" * 5000 + "\n1,a,b,up\n2,a,b,down\n", "line 1: a line is at most 4096 characters"),
     ],
 )
 def test_a_trace_that_is_no_use_is_one_line(tmp_path: Path, text: str, told: str) -> None:

@@ -156,9 +156,29 @@ def test_a_configuration_chooses(tmp_path: Path) -> None:
         config["peers"][0]["url"] = f"serial://{url}"
         path.write_text(json.dumps(config))
         assert sets.for_configuration("full", path).carriers == (carrier,)
-    path.write_text("{")
-    with pytest.raises(BuildError, match=r"cannot read .*: give a board's configuration"):
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("{}", "has no peers:"),
+        ('{"peers": [1]}', "has no peers as they should be:"),
+        ('{"peers": [{}]}', "has no url:"),
+    ],
+)
+def test_a_file_that_is_no_boards_configuration(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(BuildError, match=f"{reason}.*give a board's configuration"):
         sets.for_configuration("full", path)
+    with pytest.raises(BuildError, match=r"cannot read .*: Is a directory"):
+        sets.for_configuration("full", tmp_path)
+
+
+def test_a_name_to_keep_that_the_firmware_lacks_is_refused() -> None:
+    with pytest.raises(BuildError, match="--keep pubish: no such name in the firmware"):
+        texts(Choice("small", keep=("publish", "pubish")), "bytecode")
 
 
 def test_an_import_that_nobody_decided_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

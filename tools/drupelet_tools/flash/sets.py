@@ -118,12 +118,21 @@ def resolve(choice: Choice) -> Choice:
     )
 
 
+_WANTED = "give a board's configuration (docs/boards.md)"
+
+
 def for_configuration(name: str, path: Path) -> Choice:
     """What a board's configuration file (docs/boards.md) asks of set `name`."""
     try:
         return for_settings(name, json.loads(read_bounded(path)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BuildError(f"cannot read {path}: {error!r}: give a board's configuration") from None
+    except OSError as error:
+        raise BuildError(f"cannot read {path}: {error.strerror}") from None
+    except KeyError as error:
+        raise BuildError(f"{path} has no {error.args[0]}: {_WANTED}") from None
+    except ValueError as error:
+        raise BuildError(f"{path}: {error}: {_WANTED}") from None
+    except (TypeError, AttributeError):
+        raise BuildError(f"{path} has no peers as they should be: {_WANTED}") from None
 
 
 def for_settings(name: str, settings: Mapping[str, Any]) -> Choice:
@@ -179,6 +188,9 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
     of_board = _folded(choice.board, choice.lacks, frozenset(skipped))
+    names = {word for text in of_board.values() for word in re.findall(r"\w+", text)}
+    if missing := set(choice.keep) - names:
+        raise BuildError(f"--keep {', '.join(sorted(missing))}: no such name in the firmware")
     chosen = _closure(of_board, roots, skipped)
     while not row.get("everything"):
         shaken = shake(chosen, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))

@@ -19,6 +19,8 @@ P90_S = 1086.0
 _Z90 = 1.2815515655
 NODES_MAX = 10_000
 LINES_MAX = 50_000_000
+# A line of a trace names a time, two nodes and what happened.
+LINE_SIZE_MAX = 4096
 
 
 class TraceError(Exception):
@@ -51,7 +53,12 @@ def read(path: Path) -> Trace:
     last_ms = 0
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(iter(lambda: lines.readline(LINE_SIZE_MAX + 1), ""), 1):
+                if len(line) > LINE_SIZE_MAX or number > LINES_MAX:
+                    raise TraceError(
+                        f"{path}, line {number}: a line is at most {LINE_SIZE_MAX} characters,"
+                        f" a trace {LINES_MAX:,} lines: name another file, or cut it"
+                    )
                 event = _parse(line, path, number)
                 if event is None:
                     continue
@@ -80,7 +87,7 @@ def read(path: Path) -> Trace:
 
 def _parse(line: str, path: Path, number: int) -> tuple[int, tuple[str, str], bool] | None:
     text = line.strip()
-    if not text or text.startswith("#") or number > LINES_MAX:
+    if not text or text.startswith("#"):
         return None
     if "," in text:
         parts = [part.strip() for part in text.split(",")]

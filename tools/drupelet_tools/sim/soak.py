@@ -157,7 +157,7 @@ def soak(
         running: dict[Future[tuple[Result | CutResult, float]], str] = {}
         while True:
             over = time.monotonic() - began >= minutes * 60
-            while not over and len(running) < 2 * workers:
+            while not over and len(running) < workers:
                 number = next(seeds, -1)
                 if number < 0:
                     break

@@ -284,8 +284,8 @@ def seal_rows() -> "list":
 def core_aead(without: str) -> "object":
     """The AEAD of a port without `cryptolib`; its AES cannot import the loops of `without`."""
     for name in ("aes", "_aes_plain", "_aes_viper"):
-        sys.modules.pop("drupelet." + name, None)
-    sys.modules["drupelet." + without] = object()
+        sys.modules.pop("drupelet.base." + name, None)
+    sys.modules["drupelet.base." + without] = object()
     from drupelet.base.aes import Aes
     from drupelet.base.ccm import Ccm
 
