@@ -79,21 +79,37 @@ def options(
 @app.command()
 def init(
     name: Annotated[str, typer.Option(help="This member's name.")],
-    group: Annotated[str, typer.Option(help="The group: the same text at every member.")],
+    group: Annotated[
+        str,
+        typer.Option(help="The group: the same text at every member.", show_default=False),
+    ] = "",
     id: Annotated[
         str, typer.Option(help="8 hex digits, unique; random if not given.", show_default=False)
     ] = "",
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="HOME", parser=path, show_default=False,
+            help="A home on this machine: the new member is in its group, and both get keys.",
+        ),
+    ] = None,
     home: Home = None,
-) -> None:
+) -> None:  # fmt: skip
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
-    folder = home_of(home)
     own_id = id_of(id) if id else os.urandom(4)
-    config_path = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
-    private_files.make_folder(folder / "keys")
-    print(
-        f"{config_path}: member {name} ({own_id.hex()});"
-        " next: `drupelet peer add`, then `drupelet provision`"
-    )
+    settings = config.Config(home=home_of(home), name=name, id=own_id, group=group)
+    if beside is not None:
+        from drupelet_host.keys.beside import create_beside
+
+        config_path = create_beside(settings, beside)
+        next_step = "it and the home beside it have keys; next: `drupelet put`, `drupelet stick`"
+    elif not group:
+        raise typer.BadParameter("--group is missing; or --beside HOME, whose group it then has")
+    else:
+        config_path = config.create(settings)
+        private_files.make_folder(settings.home / "keys")
+        next_step = "next: `drupelet peer add`, then `drupelet provision`, or `drupelet invite`"
+    print(f"{config_path}: member {name} ({own_id.hex()}); {next_step}")
 
 
 @app.command()
