@@ -93,6 +93,9 @@ def init(
             help="A home on this machine: the new member is in its group, and both get keys.",
         ),
     ] = None,
+    url: Annotated[
+        str, typer.Option(help="With --beside: how the two reach each other.")
+    ] = STICK_BY_REQUEST,
     home: Home = None,
 ) -> None:  # fmt: skip
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
@@ -101,7 +104,7 @@ def init(
     if beside is not None:
         from drupelet_host.keys.beside import create_beside
 
-        config_path = create_beside(settings, beside)
+        config_path = create_beside(settings, beside, url)
         next_step = "it and the home beside it have keys; next: `drupelet put`, `drupelet stick`"
     elif not group:
         raise typer.BadParameter("--group is missing; or --beside HOME, whose group it then has")
