@@ -29,7 +29,7 @@ from drupelet_host.clients.home_groups import HomeGroups
 from drupelet_host.home.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.keys.key_folder import look
 from drupelet_host.keys.sealing import Sealing
-from drupelet_host.member import family, identity
+from drupelet_host.member import family, identity, readings_group
 from drupelet_host.member.live_link import MODES, PROFILES, LiveLink
 from drupelet_host.member.undeliverable import Undeliverable
 from drupelet_host.store import database, outbox, restored
@@ -107,7 +107,7 @@ class Member:
         )  # fmt: skip
         self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
-        self.readings = family.join(self.node, config)
+        self.readings = readings_group.join(self.node, config)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.clients = HomeGroups(self.node, config)
         self.group_names = {

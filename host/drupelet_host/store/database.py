@@ -6,12 +6,10 @@ rows to `outbox` and `requests`.
 """
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from drupelet.base.errors import StorageError
@@ -108,6 +106,10 @@ def _open_fixed(path: Path, has_index: bool) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
         )  # fmt: skip
+    # They take long to load, and few commands come here.
+    import shutil
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         for name in (path.name, log.name):
