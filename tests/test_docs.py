@@ -1,6 +1,7 @@
 """The pages under docs/ hold: what they name is there, and what SPEC.md draws is what is sent."""
 
 import ast
+import contextlib
 import re
 import shlex
 import struct
@@ -34,7 +35,7 @@ from drupelet.store import states as store_states
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.wire import bsp1
-from drupelet_host.store import database, reclaim, sqlite_store
+from drupelet_host.store import database, reclaim, schema, sqlite_store
 from drupelet_tools.telemetry import codes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -250,7 +251,11 @@ def test_spec_names_every_counter_of_the_black_box() -> None:
 def test_spec_gives_the_clients_and_the_database() -> None:
     for id in (clients.READINGS_CLIENT_ID, clients.TELEMETRY_CLIENT_ID):
         assert id.hex() in section("1")
-    assert database._SCHEMA.strip() in section("8")
+    [tables] = re.findall(r"```sql\n(.*?)```", section("8"), re.S)
+    with contextlib.closing(database.empty()) as connection:
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        lines = {" ".join(sql.split()) for (sql,) in made if "sqlite_sequence" not in sql}
+    assert {" ".join(sql.split()) for sql in tables.split(";") if sql.strip()} == lines
     states = re.findall(r"^\| (\d) \| (\w+)", section("8"), re.M)
     known = named(store_states, "STATE_")
     known |= named(sqlite_store, "_STATE_") | named(reclaim, "_STATE_")
@@ -259,8 +264,9 @@ def test_spec_gives_the_clients_and_the_database() -> None:
         name.lower() for name in sorted(known, key=known.__getitem__)
     ][:5]
     text = (DOCS / "SPEC.md").read_text("utf-8")
-    assert f"0x{database.APPLICATION_ID:08x}" in text
-    assert f"| host database | {database.SCHEMA_VERSION} |" in text
+    assert f"0x{schema.STORE.application_id:08x}" in text
+    assert f"| host database | {schema.STORE.newest} |" in text
+    assert f"| channel database | {schema.CHANNELS.newest} |" in text
 
 
 # --- bytes: what follows knows SPEC.md only ---

@@ -190,6 +190,14 @@ def fill_outboxes(node: "Node") -> None:
         node.core.refill(row)
 
 
+def drop_from_outboxes(node: "Node", handle: int) -> None:
+    """Drop the rows of a message that cannot be read any more: it is owed to nobody."""
+    for outbox in node.core.outboxes:
+        row = outbox.row_of(handle)
+        if row >= 0:
+            outbox.drop(row)
+
+
 def skip_bundles(node: "Node", count: int) -> None:
     """After a loss of the store: skip bundle numbers that peers may have read already, and ignore
     answers to bundles that were lost, whose handles are of another log."""

@@ -23,6 +23,11 @@ def main() -> None:
     """Run the command line and exit; Ctrl-C while it loads is Ctrl-C, too."""
     try:
         _open_streams()
+        if sys.argv[1:2] == ["put"]:
+            from drupelet_host.cli.publishing import run_short
+
+            if run_short(sys.argv[2:]):
+                return
         from drupelet_host.cli.app import main as run
 
         run()

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import drupelet
 from drupelet_host.agent.loop import Agent, visit_alone
 from drupelet_host.base import clock, output
-from drupelet_host.cli.app import _show_log, app
+from drupelet_host.cli import log_verb
+from drupelet_host.cli.app import app
 from drupelet_host.cli.common import table
 from drupelet_host.home import config
 from drupelet_host.home.config import Peer
@@ -159,7 +160,7 @@ def test_of_a_long_message_people_are_shown_the_start_and_programs_all(
             agent.member.close(clock.now_ms())
             agent.member.sealing.close()
         with contextlib.closing(LogView(home.path)) as view:
-            _show_log(list(view.entries())[-1:], as_json, True)
+            log_verb._print([list(view.entries())[-1:]], as_json)
         said = [row for row in capsys.readouterr().out.splitlines() if "QQQ" in row]
         assert len(said) == 3
         assert all(wanted in row for row in said), [row[:600] for row in said]

@@ -13,7 +13,7 @@ from drupelet.base.errors import CapacityError
 from drupelet_host.agent.loop import Agent
 from drupelet_host.base import clock
 from drupelet_host.base.output import Output
-from drupelet_host.cli import app, common
+from drupelet_host.cli import app, common, publishing
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
 from drupelet_host.store import database, outbox
@@ -114,17 +114,17 @@ def test_a_full_outbox_says_what_is_true(
     monkeypatch.setattr(outbox, "OUTBOX_MAX", 2)
     monkeypatch.setattr(config, "locked", lambda _: runs)
     for _ in range(2):
-        app._post(connection, b"x", settings.home, wait=False)
+        publishing.post(connection, b"x", settings.home, wait=False)
     expected = "the agent is behind.* --wait" if runs else "start the agent first"
     with pytest.raises(CapacityError, match=expected):
-        app._post(connection, b"x", settings.home, wait=False)
+        publishing.post(connection, b"x", settings.home, wait=False)
     if runs:
 
         def make_room(_: float) -> None:
             connection.execute("DELETE FROM outbox")
 
-        monkeypatch.setattr(app.time, "sleep", make_room)
-        assert app._post(connection, b"x", settings.home, wait=True) > 0
+        monkeypatch.setattr(publishing.time, "sleep", make_room)
+        assert publishing.post(connection, b"x", settings.home, wait=True) > 0
 
 
 def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:

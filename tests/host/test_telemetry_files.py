@@ -98,11 +98,10 @@ def test_the_log_says_who_handed_it_over_and_the_lake_tells_of_it(
     ours = segment(3, device=US, number=900)
     rows = [(BOB, LONG_LIE), (BOB, lie_of_us), (ALICE, TRUE), (BOB, LATE_LIE), (b"", ours)]
     for at, (sender, content) in enumerate(rows):
-        member.store.connection.execute(
-            "INSERT INTO log (id, member_group, source, timestamp, size, state, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (bytes([at]) * 32, member.telemetry, numbers.get(sender, 0), bytes(8),
-             len(content) + 1, STATE_DELIVERED, b"\0" + content),
+        body = b"\0" + content
+        member.store.put(
+            member.telemetry, numbers.get(sender, 0), bytes([at]) * 32, 0, bytes(8), 0,
+            body, 0, len(body), STATE_DELIVERED,
         )  # fmt: skip
     member.commit()
     member.close(clock.now_ms())

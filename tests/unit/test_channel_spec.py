@@ -8,7 +8,7 @@ from drupelet.base.hashes_sds import Identity
 from drupelet.wire.sds import message as sds
 from drupelet.wire.sds.bloom import Bloom, modulo, parameters
 from drupelet.wire.sds.nim import decode, encode, from_sds
-from drupelet_host.store.channel_database import _APPLICATION_ID
+from drupelet_host.store.schema import CHANNELS
 from helpers_channel import START_MS, Talker, wire
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/SPEC.md").read_text("utf-8")
@@ -59,4 +59,4 @@ def test_numbers() -> None:
     assert "1 to {}, 1 to {} and 0 to {} bytes".format(*bounds) in TEXT
     assert f"more than {limits.CHANNEL_HISTORY_MAX} entries" in TEXT
     assert parameters(100, 0.01) == [7, 10] and parameters(10_000, 0.001) == [10, 15]
-    assert f"0x{_APPLICATION_ID:08x}" in TEXT
+    assert f"0x{CHANNELS.application_id:08x}" in TEXT

@@ -23,8 +23,8 @@ from drupelet_host.channel.store_node import History, StoreNode, catch_up
 from drupelet_host.home.config import CHANNEL_PERIODS_MAX, Config, Shared
 from drupelet_host.member.member import Member
 from drupelet_host.remote.log import Poll
-from drupelet_host.store import database
-from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper, columns_of
+from drupelet_host.store import database, schema
+from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 
 DATABASE_NAME = "channels.db"
 # What stands beside the content in a frame, at most: names, id, history, filter, repair request.
@@ -254,8 +254,9 @@ def history(path: Path, channel: str) -> list[dict[str, Any]]:
     """What is in the log of a home's channel, in its order. Raises StorageError."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
+        schema.CHANNELS.recognise(connection, path)
         # What waits for a dependency is kept, but not in the log; older files do not tell.
-        query = _LOGGED if "logged" in columns_of(connection) else _ALL
+        query = _LOGGED if "logged" in schema.columns_of(connection) else _ALL
         rows = connection.execute(query, (channel.encode(),)).fetchall()
     except sqlite3.Error as error:
         raise StorageError(database.explain(path, error)) from error

@@ -235,6 +235,7 @@ class Agent:
             self._epoch_from_ms = now_ms
             self._letters_wait = True
             self._look_for_clones()
+            self._look_for_damage()
             self._instruct()
             self.learner.turn()
             self.member.epoch(now_ms)
@@ -420,6 +421,16 @@ class Agent:
                 f"{name}: two devices use its keys, or an older copy of it was put back;"
                 f" `drupelet revoke {name}` if it was cloned",
                 peer=name, id=peer_id.hex(), clones=count,
+            )  # fmt: skip
+
+    def _look_for_damage(self) -> None:
+        """Tell of messages that the disk spoiled; `drupelet doctor` names them, too."""
+        for handle in self.member.damaged():
+            self.output.event(
+                "alarm",
+                f"message {handle} of {self.config.store_path.name} is damaged and is not sent;"
+                " `drupelet doctor` says what to do",
+                handle=handle,
             )  # fmt: skip
 
     def visit(self, path: Path) -> dict[str, Any]:

@@ -4,29 +4,33 @@ Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wron
 interrupted (drupelet_host.entry). `main` is the only place that turns our exceptions into these.
 """
 
-import io
-import json
 import os
 import signal
 import sqlite3
 import sys
-import time
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import drupelet
-from drupelet.base.errors import CapacityError, DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import output
-from drupelet_host.cli import channel_verbs, client_verbs, extras, invite_verbs, key_verbs
+from drupelet_host.cli import (
+    channel_verbs,
+    client_verbs,
+    exits,
+    invite_verbs,
+    key_verbs,
+    log_verb,
+    put_verb,
+)
 from drupelet_host.cli.common import (
     AsJson,
     Home,
-    TextCommand,
     ask_agent,
     home_of,
     id_of,
@@ -34,23 +38,16 @@ from drupelet_host.cli.common import (
     table,
     text_path,
 )
-from drupelet_host.home import config, private_files, toml_table
+from drupelet_host.cli.exits import EXIT_FAILED
+from drupelet_host.home import config, private_files
 from drupelet_host.home.urls import STICK_BY_REQUEST
-from drupelet_host.member import identity
 from drupelet_host.member.status import foreign_text, jams
-from drupelet_host.store import database, outbox
+from drupelet_host.store import database
 from drupelet_transports.common.url import parse_url
 
-if TYPE_CHECKING:
-    from drupelet_host.view.log_view import Entry
-
-# How often the log is looked at again with --follow.
-LOOK_EVERY_S = 0.1
 # How soon `drupelet broker` sees that its broker has ended.
 BROKER_LOOK_EVERY_S = 0.5
 COMMANDS_GROUP = "drupelet.commands"
-
-EXIT_FAILED = 1
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -143,153 +140,8 @@ def agent(
         Agent(settings, output.Output(as_json), wait, restored).run()
 
 
-@app.command(cls=TextCommand)
-def put(
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The message; - reads it from standard input.", show_default=False),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="Take the message from a file.",
-                     show_default=False),
-    ] = None,
-    home: Home = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for room where the running agent is behind.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Publish a message: now if the agent runs, else as soon as it does."""
-    payload = _payload(text, file)
-    folder = home_of(home)
-    settings = config.load(folder)
-    connection = database.connect(settings.store_path)
-    try:
-        if wrong := identity.problem(connection, settings):
-            raise config.ConfigError(wrong)
-        entry = _post(connection, payload, folder, wait)
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(settings.store_path, error)) from error
-    finally:
-        connection.close()
-    try:
-        running = config.locked(folder)
-        if as_json:
-            output.print_json({"entry": entry, "size": len(payload), "running": running})
-        else:
-            who = "the agent" if running else "the next agent or stick visit"
-            print(f"{len(payload)} bytes accepted; {who} publishes it", flush=True)
-    except (OSError, DrupeletError) as error:
-        # Who takes this for a failure says it again.
-        output.complain(f"accepted as entry {entry}, but that could not be shown: {error}")
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
-
-
-def _post(connection: sqlite3.Connection, payload: bytes, home: Path, wait: bool) -> int:
-    """Leave a message in the outbox; its entry. Raises CapacityError when there is no room.
-
-    wait: as long as the agent runs, until it has made room.
-    """
-    while True:
-        try:
-            return outbox.post(connection, payload)
-        except outbox.FullError as error:
-            if not config.locked(home):
-                raise CapacityError(
-                    f"{error.waiting} messages wait already; start the agent first"
-                ) from error
-            if not wait:
-                raise CapacityError(
-                    f"{error.waiting} messages wait already; the agent is behind, or its log is"
-                    " full: --wait waits for room, `drupelet status` shows what is owed"
-                ) from error
-        time.sleep(LOOK_EVERY_S)
-
-
-def _payload(text: str | None, file: Path | None) -> bytes:
-    if (text is None) == (file is None):
-        raise typer.BadParameter("give either TEXT or --file FILE")
-    if text == "-":
-        payload = sys.stdin.buffer.read(outbox.PAYLOAD_SIZE_MAX + 1)
-    elif text is not None:
-        payload = os.fsencode(text)
-    else:
-        assert file is not None
-        try:
-            with file.open("rb") as source:
-                payload = source.read(outbox.PAYLOAD_SIZE_MAX + 1)
-        except OSError as error:
-            raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
-    if not payload:
-        raise CapacityError("an empty message says nothing; give it some text")
-    if len(payload) > outbox.PAYLOAD_SIZE_MAX:
-        raise CapacityError(f"too long: at most {outbox.PAYLOAD_SIZE_MAX} bytes; split it")
-    return payload
-
-
-@app.command()
-def log(
-    home: Home = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as messages arrive.")] = False,
-    group: Annotated[str, typer.Option(help="readings or telemetry.")] = "readings",
-) -> None:
-    """Show the log in its order: who wrote it, when, the text, and what it comes after.
-
-    Of a text its first 400 characters; --json has all of it.
-    """
-    from drupelet_host.view.log_view import GROUPS, LogView
-
-    if group not in GROUPS:
-        raise typer.BadParameter(f"must be one of {', '.join(GROUPS)}", param_hint="--group")
-    view = LogView(home_of(home))
-    last = order = 0
-    try:
-        view.check_identity()
-        while True:
-            entries = list(view.entries(group, last, order))
-            if entries:
-                last, order = entries[-1].handle, entries[-1].order
-            _show_log(entries, as_json, follow)
-            if not follow:
-                return
-            time.sleep(LOOK_EVERY_S)
-            if not view.begun:
-                view.close()
-                view = LogView(home_of(home))
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(view.config.store_path, error)) from error
-    finally:
-        view.close()
-
-
-def _from(entry: "Entry") -> str:
-    """Who wrote it as it says itself, and whom it came from where that is somebody else."""
-    if entry.author == entry.via:
-        return entry.via
-    return f"{entry.author} via {entry.via}".lstrip()
-
-
-def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
-    if as_json:
-        for entry in entries:
-            print(json.dumps(entry.fields()), flush=True)
-    elif follow:
-        for entry in entries:
-            shown = entry.fields()
-            text = output.message_start(shown["text"])
-            output.line(f"{entry.order:>6} {shown['time']} {_from(entry)}: {text}")
-    else:
-        rows: list[tuple[str, ...]] = []
-        for entry in entries:
-            shown = entry.fields()
-            after = " ".join(id[:8] for id in shown["dependencies"])
-            text = output.message_start(shown["text"])
-            row = (entry.order, shown["id"][:8], _from(entry), shown["time"], text, after)
-            rows.append(tuple(str(cell) for cell in row))
-        table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
-
+put_verb.register(app)
+log_verb.register(app)
 
 _PEER_HEADS = (
     "peer", "id", "carrier", "peer heard", "owed", "profile", "mode", "twice", "trip",
@@ -568,23 +420,18 @@ def main() -> None:
 
     typer itself ends with 2 for wrong usage and 130 for Ctrl-C.
     """
-    # What others wrote has letters that no older locale knows, and a path may be no UTF-8: it is
-    # told as it is.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-    try:
-        load_commands()
-        app()
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        output.complain(f"{name}{error.strerror or error}")
-    except UnicodeEncodeError as error:
-        output.complain(f"{toml_table.shown(error.object)}: must be text in UTF-8; rename it")
-    except (DrupeletError, sqlite3.Error) as error:
-        output.complain(str(error))
-    except ModuleNotFoundError as error:
-        text = extras.missing_module_text(error.name or "")
-        if not text:
-            raise  # what every installation has is gone: this one is broken
-        output.complain(text)
-    sys.exit(EXIT_FAILED)
+    exits.end_with(_run)
+
+
+def _run() -> None:
+    if sys.argv[1:2] not in [[name] for name in _own_names()]:
+        load_commands()  # it takes as long as a quick command does
+    app()
+
+
+def _own_names() -> list[str]:
+    """The verbs of this room, of which no other room has one."""
+    commands = [
+        info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands
+    ]
+    return commands + [info.name for info in app.registered_groups if isinstance(info.name, str)]

@@ -1,16 +1,16 @@
 """What a home's readings are: a group of one id family for life (`family` in drupelet.toml).
 
 bsp is the default client's (docs/SPEC.md 4); mvds the same bodies as MVDS has them, parents as
-metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alone.
+metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alone. Loaded by
+commands that start no node; who does has `readings_group`.
 """
 
-from drupelet import host_api
+from typing import TYPE_CHECKING
+
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
-from drupelet.clients.bsp0 import join as join_bsp0
-from drupelet.clients.default import READINGS_CLIENT_ID, Author
-from drupelet.engine.members import FAMILY_MVDS, HEAD_PARENTS
-from drupelet.node import Node
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import HEAD_PARENTS
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet_host.base import clock
 from drupelet_host.clients.default_body import split_body
@@ -18,12 +18,15 @@ from drupelet_host.clients.public import topic_descriptor
 from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID
 from drupelet_host.home.config import FAMILY_BSP_0_NAME, FAMILY_MVDS_NAME, Config
 
+if TYPE_CHECKING:
+    from drupelet.clients.default import Author
+
 # The name of our client among Briar's, and its version.
 BSP_0_CLIENT = "drupelet.readings"
 BSP_0_VERSION = 0
 
 
-def _descriptor(settings: Config) -> bytes:
+def descriptor_of(settings: Config) -> bytes:
     """Of a public group, to which a topic leads, its hash; else the group's text."""
     if settings.client == PUBLIC_CLIENT_ID:
         return topic_descriptor(settings.group)
@@ -32,7 +35,7 @@ def _descriptor(settings: Config) -> bytes:
 
 def group_id(settings: Config) -> bytes:
     """The 32-byte id of the readings. MVDS leaves it open: there it is as BSP's."""
-    descriptor = _descriptor(settings)
+    descriptor = descriptor_of(settings)
     if settings.family == FAMILY_BSP_0_NAME:
         return bsp0.group_id(BSP_0_CLIENT, BSP_0_VERSION, descriptor)
     id = bytearray(ID_SIZE)
@@ -40,19 +43,7 @@ def group_id(settings: Config) -> bytes:
     return bytes(id)
 
 
-def join(node: Node, settings: Config) -> int:
-    """Become a member of the readings; the group's number. Raises CapacityError, StorageError."""
-    descriptor = _descriptor(settings)
-    if settings.family == FAMILY_BSP_0_NAME:
-        return join_bsp0(node, BSP_0_CLIENT, BSP_0_VERSION, descriptor)
-    if settings.family == FAMILY_MVDS_NAME:
-        return node.join_id(group_id(settings), FAMILY_MVDS)
-    number = node.join(settings.client or READINGS_CLIENT_ID, descriptor)
-    host_api.keep_bsp_family(node, number)
-    return number
-
-
-def body_of(settings: Config, author: Author, payload: bytes) -> bytes:
+def body_of(settings: Config, author: "Author", payload: bytes) -> bytes:
     """The stored body of the next message with a payload."""
     if settings.family == FAMILY_BSP_0_NAME:
         return payload

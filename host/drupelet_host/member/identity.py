@@ -5,13 +5,16 @@ for two ids, and messages belong to one group. So the home does not start, and s
 """
 
 import sqlite3
+from typing import TYPE_CHECKING
 
 from drupelet.base.errors import OK, StorageError
 from drupelet_host.home.config import CONFIG_NAME, Config
 from drupelet_host.home.toml_table import ConfigError, shown
 from drupelet_host.keys.key_folder import known_peers
 from drupelet_host.member import family
-from drupelet_host.store.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from drupelet_host.store.sqlite_store import SqliteStore
 
 # Keys of the table `meta` (docs/SPEC.md 8).
 _ID = "id"
@@ -55,7 +58,7 @@ def _has_rows(connection: sqlite3.Connection, query: str, *values: object) -> bo
     return connection.execute(query + " LIMIT 1", values).fetchone() is not None
 
 
-def settle(store: SqliteStore, settings: Config) -> None:
+def settle(store: "SqliteStore", settings: Config) -> None:
     """Note whose store it is; raises ConfigError when the configuration no longer fits it.
 
     What is noted is durable when this returns, else StorageError.

@@ -29,7 +29,7 @@ from drupelet_host.clients.home_groups import HomeGroups
 from drupelet_host.home.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.keys.key_folder import look
 from drupelet_host.keys.sealing import Sealing
-from drupelet_host.member import family, identity
+from drupelet_host.member import family, identity, readings_group
 from drupelet_host.member.live_link import MODES, PROFILES, LiveLink
 from drupelet_host.member.undeliverable import Undeliverable
 from drupelet_host.store import database, outbox, restored
@@ -107,7 +107,7 @@ class Member:
         )  # fmt: skip
         self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
-        self.readings = family.join(self.node, config)
+        self.readings = readings_group.join(self.node, config)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.clients = HomeGroups(self.node, config)
         self.group_names = {
@@ -126,6 +126,7 @@ class Member:
         self._stick_links: dict[bytes, BundleLink] = {}
         self._live_links: dict[bytes, LiveLink] = {}
         self._clones: dict[tuple[bytes, int], int] = {}
+        self._damaged_told: set[int] = set()
         self._foreign: dict[bytes, int] = {}  # of sticks; live links count their own
         self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
         self.author = Author(self.node, self.readings)
@@ -158,14 +159,24 @@ class Member:
 
     def _recover_author(self) -> None:
         """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
-        newest = "SELECT max(handle) FROM log WHERE member_group = ? AND source {} 0 AND state = ?"
-        values = (self.readings, STATE_DELIVERED)
-        own = self.store.connection.execute(newest.format("="), values).fetchone()[0] or 0
-        foreign = self.store.connection.execute(newest.format("!="), values).fetchone()[0] or 0
+        own, foreign = self._newest_reading("= 0"), self._newest_reading("!= 0")
         if own:
             self.author.published(own)
         if foreign > own:
             self.author.saw(foreign)
+
+    def _newest_reading(self, source: str) -> int:
+        """The newest reading from such a source that is not damaged; 0: there is none."""
+        handles = self.store.connection.execute(
+            f"SELECT handle FROM log WHERE member_group = ? AND state = {STATE_DELIVERED}"  # noqa: S608 - no input
+            f" AND source {source} ORDER BY handle DESC",
+            (self.readings,),
+        )
+        for (handle,) in handles:
+            logged = host_api.message(self.store, handle)
+            if logged is not None and logged.state == STATE_DELIVERED:
+                return int(handle)
+        return 0
 
     def _begin_box(self, now_ms: int) -> None:
         box = self.box
@@ -346,6 +357,17 @@ class Member:
                 restored.put(self.store, meta, count)
                 found[peer_id] = count
         return found
+
+    def damaged(self) -> list[int]:
+        """Messages (handles) whose rows were found damaged since the last call.
+
+        They are neither sent nor given out; from now on they are owed to nobody.
+        """
+        handles = sorted(self.store.damaged_handles - self._damaged_told)
+        for handle in handles:
+            host_api.drop_from_outboxes(self.node, handle)
+        self._damaged_told.update(handles)
+        return handles
 
     def drain_box(self) -> None:
         """Move finished black-box blocks into their group; often, so that none overflows.

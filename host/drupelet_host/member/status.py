@@ -150,6 +150,7 @@ def of_member(member: "Member", peers: list[dict[str, Any]]) -> dict[str, Any]:
             "malformed": node.malformed,
             "pending": node.pending_count(),
             "commits": member.store.programs,
+            "damaged": member.store.damaged,
         },
         "peers": peers,
     }

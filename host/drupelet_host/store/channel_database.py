@@ -20,6 +20,7 @@ from drupelet.channel.keeper import put_names
 from drupelet.channel.ports import Buffer, Key
 from drupelet.wire.sds.message import Decoder
 from drupelet_host.base import clock
+from drupelet_host.store import schema
 from drupelet_host.store.database import closed_on_failure, explain, open_file
 
 # A frame on a host: the filter of 10,000 ids that both peers have by default, and content.
@@ -27,31 +28,6 @@ FRAME_SIZE_MAX = 1 << 17
 # A message that still waits is found at a start behind at most so many newer ones: a start takes
 # a few seconds for them.
 _WAITING_BEHIND_MAX = 10_000
-_APPLICATION_ID = 0x44525332
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS messages (
-    handle INTEGER PRIMARY KEY AUTOINCREMENT,
-    channel BLOB NOT NULL,
-    id BLOB NOT NULL,
-    lamport BLOB NOT NULL,
-    frame BLOB NOT NULL,
-    logged INTEGER,
-    held INTEGER,
-    UNIQUE (channel, id)
-);
-CREATE INDEX IF NOT EXISTS by_time ON messages (channel, lamport, id);
-CREATE TABLE IF NOT EXISTS hints (
-    channel BLOB NOT NULL,
-    hint BLOB NOT NULL,
-    id BLOB NOT NULL,
-    PRIMARY KEY (channel, hint)
-) WITHOUT ROWID;
-"""
-# Not in files that an earlier release made: it did not write down what is in the log.
-_LATER_COLUMNS = ("logged", "held")
-_LATER_INDEX = """
-CREATE INDEX IF NOT EXISTS waiting ON messages (channel, handle) WHERE logged = 0
-"""
 
 
 class ChannelDatabase:
@@ -67,15 +43,7 @@ class ChannelDatabase:
         with closed_on_failure(self._path, self.connection):
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = FULL")
-            [known_id] = self.connection.execute("PRAGMA application_id").fetchone()
-            if known_id not in (0, _APPLICATION_ID):
-                raise StorageError(f"{path}: another program's database")
-            self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            self.connection.executescript(_SCHEMA)
-            for name in _LATER_COLUMNS:
-                if name not in columns_of(self.connection):
-                    self.connection.execute(f"ALTER TABLE messages ADD COLUMN {name} INTEGER")
-            self.connection.execute(_LATER_INDEX)
+            schema.CHANNELS.bring_up(self.connection, self._path)
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         """All rows of a question."""
@@ -239,11 +207,6 @@ class SqliteKeeper:
             (self._channel, count),
         )
         return rows[0][0] if rows else 0
-
-
-def columns_of(connection: sqlite3.Connection) -> set[str]:
-    """The columns that a file's table of messages has."""
-    return {row[1] for row in connection.execute("PRAGMA table_info(messages)")}
 
 
 def lamport_of(frame: Buffer, size: int) -> bytes:

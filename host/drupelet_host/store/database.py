@@ -1,4 +1,4 @@
-"""The SQLite file of one agent home: schema, safe opening, and one-line reasons for failures.
+"""The SQLite file of one agent home: safe opening, and one-line reasons for failures.
 
 WAL with synchronous=FULL: a COMMIT that returned survives a power cut, and `drupelet log` reads
 while the agent writes. Several processes open the file: the agent owns `log`, others only add
@@ -6,19 +6,15 @@ rows to `outbox` and `requests`.
 """
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from drupelet.base.errors import StorageError
+from drupelet_host.store import schema
 
-# "DRP1": what `file` and we recognise the database by.
-APPLICATION_ID = 0x44525031
-SCHEMA_VERSION = 2
 # A key of `meta`, with the first handle behind it: the readings from there to the value came from
 # a feed as if they were ours, and may be anybody's.
 TAKEN = "taken."
@@ -26,25 +22,6 @@ TAKEN = "taken."
 BUSY_TIMEOUT_S = 10.0
 # quick_check reads the whole file; above this size it would delay the start by seconds.
 CHECK_SIZE_MAX = 64 << 20
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE members (kind INTEGER, number INTEGER, key BLOB NOT NULL,
-    PRIMARY KEY (kind, number)) WITHOUT ROWID;
-CREATE TABLE log (handle INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE,
-    member_group INTEGER NOT NULL, source INTEGER NOT NULL, timestamp BLOB NOT NULL,
-    size INTEGER NOT NULL, state INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE INDEX log_waiting ON log (handle) WHERE state = 2;
-CREATE TABLE gone (entry INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,
-    member_group INTEGER NOT NULL, state INTEGER NOT NULL);
-CREATE TABLE parts (part INTEGER PRIMARY KEY, key BLOB NOT NULL, total INTEGER NOT NULL,
-    data BLOB NOT NULL);
-CREATE TABLE descriptors (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
-CREATE TABLE outbox (entry INTEGER PRIMARY KEY AUTOINCREMENT, timestamp BLOB NOT NULL,
-    payload BLOB NOT NULL);
-CREATE TABLE requests (entry INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,
-    argument TEXT NOT NULL, result TEXT);
-"""
 
 
 def explain(path: Path, error: sqlite3.Error) -> str:
@@ -65,10 +42,13 @@ def explain(path: Path, error: sqlite3.Error) -> str:
     return f"{path}: {reasons.get(code, str(error))}"
 
 
-def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    path: Path, read_only: bool = False, is_owner: bool = False
+) -> sqlite3.Connection:  # fmt: skip
     """Open (and unless `read_only` create) the database; autocommit until a BEGIN.
 
-    Raises StorageError with one clear line.
+    is_owner: the caller holds the home's lock, and brings a store of an older release up to this
+    one; others read it, or add rows, as it is. Raises StorageError with one clear line.
     """
     if path.is_dir():
         raise StorageError(f"{path}: cannot be opened: it is a folder; move it away")
@@ -78,8 +58,10 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            _create(connection)
-        _recognise(connection, path)
+            schema.STORE.begin(connection)
+        if is_owner:
+            schema.STORE.bring_up(connection, path)
+        schema.STORE.recognise(connection, path)
     return connection
 
 
@@ -124,6 +106,10 @@ def _open_fixed(path: Path, has_index: bool) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
         )  # fmt: skip
+    # They take long to load, and few commands come here.
+    import shutil
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         for name in (path.name, log.name):
@@ -149,38 +135,8 @@ def closed_on_failure(path: Path, connection: sqlite3.Connection) -> Iterator[sq
 def empty() -> sqlite3.Connection:
     """What a home without a store reads like: the same tables, in memory, with nothing in them."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(_SCHEMA)
+    schema.STORE.begin(connection)
     return connection
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA user_version").fetchone()[0]:
-        # Stores of version 2 were made before messages that go left their ids.
-        gone = next(line for line in _SCHEMA.split(";") if " gone " in line)
-        connection.execute(gone.replace("TABLE", "TABLE IF NOT EXISTS"))
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    # Two processes may have come here at once: the second finds the first one's tables.
-    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        for statement in _SCHEMA.split(";"):
-            connection.execute(statement)
-        store_gen = int.from_bytes(os.urandom(4))
-        connection.execute("INSERT INTO meta VALUES ('store_gen', ?)", (store_gen,))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
-
-
-def _recognise(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != APPLICATION_ID:
-        raise StorageError(f"{path}: not a drupelet store; move it away or choose another --home")
-    if version != SCHEMA_VERSION:
-        raise StorageError(
-            f"{path}: store version {version}, this program knows {SCHEMA_VERSION};"
-            " use the drupelet release that wrote it"
-        )
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
@@ -194,6 +150,11 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     if answer != "ok":
         first = str(answer).splitlines()[-1]
         raise StorageError(f"{path}: damaged ({first}); move it away or restore a copy")
+
+
+def has_checksums(connection: sqlite3.Connection) -> bool:
+    """False for a store of an earlier release that is only read."""
+    return any(row[1] == "checksum" for row in connection.execute("PRAGMA table_info(log)"))
 
 
 def meta_int(connection: sqlite3.Connection, key: str, default: int) -> int:

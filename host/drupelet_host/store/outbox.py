@@ -6,6 +6,7 @@ transaction as what came of them.
 
 import contextlib
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -76,13 +77,41 @@ def post(connection: sqlite3.Connection, payload: bytes, wall_ms: int | None = N
 
     Raises CapacityError for a full outbox or a payload over PAYLOAD_SIZE_MAX bytes.
     """
+    check_size(payload)
+    return _add(connection, _COUNT_OUTBOX, OUTBOX_MAX, _ADD_OUTBOX, _stamp(wall_ms), payload)
+
+
+def post_many(connection: sqlite3.Connection, payloads: Sequence[bytes]) -> int:
+    """Leave the first messages for which there is room; durable on return. Returns how many.
+
+    Raises CapacityError for a payload over PAYLOAD_SIZE_MAX bytes: then none is left.
+    """
+    for payload in payloads:
+        check_size(payload)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        room = max(0, OUTBOX_MAX - waiting(connection))
+        rows = [(_stamp(None), payload) for payload in payloads[:room]]
+        connection.executemany(_ADD_OUTBOX, rows)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return len(rows)
+
+
+def check_size(payload: bytes) -> None:
+    """Raise CapacityError for a message that is too long."""
     if len(payload) > PAYLOAD_SIZE_MAX:
         raise CapacityError(
             f"message of {len(payload)} bytes; at most {PAYLOAD_SIZE_MAX} fit, split it"
         )
+
+
+def _stamp(wall_ms: int | None) -> bytes:
     stamp = clock.timestamp8(clock.wall_ms() if wall_ms is None else wall_ms)
     assert len(stamp) == TIMESTAMP_SIZE
-    return _add(connection, _COUNT_OUTBOX, OUTBOX_MAX, _ADD_OUTBOX, stamp, payload)
+    return stamp
 
 
 def letters(connection: sqlite3.Connection, count: int) -> list[Letter]:

@@ -6,9 +6,11 @@ transaction is rolled back.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE
+from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
+from drupelet_host.store.checksum import row_checksum
 
 # With bodies of BODY_KEPT_MAX these take 12 MB; full, all go, and what is needed comes back.
 IDS_MAX = 8192
@@ -17,12 +19,14 @@ AHEAD_COUNT = 64
 # A longer body is not kept: who reads one reads it piece by piece, and the store keeps the last.
 # READ has this number, too.
 BODY_KEPT_MAX = 1024
+# In these states `size` is the body's; in others it is something else.
+_WITH_BODY = (STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE)
 
 
 class Row(NamedTuple):
     """A row of the table `log`; `body` is None for one that is longer than BODY_KEPT_MAX.
 
-    The fields are in the order of READ.
+    is_damaged: its checksum does not fit; of a long body only who reads it finds out.
     """
 
     id: bytes
@@ -33,13 +37,34 @@ class Row(NamedTuple):
     state: int
     body_size: int
     body: bytes | None
+    is_damaged: bool = False
 
 
-# The handle and the fields of a Row; what is wanted follows.
+# What `row_of` takes; which rows follows. A bit of a damaged row may have changed a value's type.
 READ = (
-    "SELECT handle, id, timestamp, member_group, source, size, state, length(body),"
-    " iif(length(body) <= 1024, body, NULL) FROM log"
+    "SELECT handle, CAST(id AS BLOB), CAST(timestamp AS BLOB), CAST(member_group AS INTEGER),"
+    " CAST(source AS INTEGER), CAST(size AS INTEGER), CAST(state AS INTEGER),"
+    " length(CAST(body AS BLOB)),"
+    " iif(length(CAST(body AS BLOB)) <= 1024, CAST(body AS BLOB), NULL), checksum FROM log"
 )
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """The Row of a handle and its values, as READ selects them."""
+    _, id, timestamp, group, source, size, state, body_size, body, checksum = values
+    is_sound = len(id) == ID_SIZE and len(timestamp) == TIMESTAMP_SIZE
+    if state in _WITH_BODY:
+        is_sound &= size == body_size
+    if body is not None:
+        is_sound &= row_checksum(group, source, state, id, timestamp, body) == checksum
+    if is_sound:
+        return Row(id, timestamp, group, source, size, state, body_size, body)
+    # Whoever looks at it gets fields of the usual sizes.
+    return Row(
+        id[:ID_SIZE].ljust(ID_SIZE, b"\0"),
+        timestamp[:TIMESTAMP_SIZE].ljust(TIMESTAMP_SIZE, b"\0"),
+        group, source, size, state, body_size, body, True,
+    )  # fmt: skip
 
 
 class RecentRows:

@@ -33,8 +33,9 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 from drupelet_host.store import database
+from drupelet_host.store.checksum import CONTENT, row_checksum
 from drupelet_host.store.long_bodies import PARTS_HOST_MAX, SqliteSpool, copy_out
-from drupelet_host.store.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX, READ, Row
+from drupelet_host.store.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX, READ, Row, row_of
 from drupelet_host.store.reclaim import SqliteRoom
 
 __all__ = ["PARTS_HOST_MAX", "SqliteStore"]
@@ -47,6 +48,8 @@ PENDING_STORED_MAX = 1024
 MEMBER_NUMBER_MAX = 254
 # 8 B header, 26 B for each of 32 peers, 8 B for each of 1,024 message rows; rounded up.
 SAVED_SIZE_MAX = 16384
+# Damaged rows that are known and counted; a disk that spoils more is beyond our help.
+DAMAGED_KNOWN_MAX = 65_536
 # A handle stays a small int on 32-bit boards too; what is above tells of an id that is gone.
 HANDLE_MAX = GONE_HANDLE - 1
 # In a handle from GONE_HANDLE on: the message was not valid. Below is its group's number.
@@ -55,12 +58,16 @@ _GONE_INVALID = 0x200
 _STATE_DROPPED = 6
 # In the database only: a private message that was deleted.
 _STATE_DELETED_PRIVATE = 7
+# Private states, and what they are once the message is shared.
+_OPENED_UP = {STATE_PRIVATE: STATE_DELIVERED, _STATE_DELETED_PRIVATE: STATE_DELETED}
 MEMBER_GROUP = 1
 
 _PUT = (
-    "INSERT INTO log (id, member_group, source, timestamp, size, state, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO log (id, member_group, source, timestamp, size, state, body, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_ROW = CONTENT + " WHERE handle = ?"
+_PENDING = "SELECT handle FROM log WHERE state = 2"
 _LOAD = READ + " WHERE handle = ?"
 _FIND = READ + " WHERE id = ?"
 _FIND_BY_START = READ + " WHERE id BETWEEN ? AND ?"
@@ -95,6 +102,7 @@ class SqliteStore(SqliteRoom):
         self.saved_size = 0
         self.missing = 0
         self.programs = self.damaged = self.duplicates = 0
+        self.damaged_handles: set[int] = set()
         self.private = False
         self.store_gen = 0
         self.failure = ""
@@ -112,7 +120,7 @@ class SqliteStore(SqliteRoom):
         Raises StorageError with one clear line: a database is whole or it is not used.
         """
         self.close()
-        connection = database.connect(self.path)
+        connection = database.connect(self.path, is_owner=True)
         with database.closed_on_failure(self.path, connection):
             database.check(connection, self.path)
             self._recover(connection)
@@ -128,8 +136,10 @@ class SqliteStore(SqliteRoom):
                 "SELECT kind, number, key FROM members WHERE key != x''"
             )
         }
-        self._recount(connection)
         self._recent.clear()
+        self.damaged_handles.clear()
+        self._drop_damaged_pending(connection)
+        self._recount(connection)
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
         self._last_handle = (connection.execute(query).fetchone() or (0,))[0]
         query = "SELECT EXISTS (SELECT 1 FROM gone)"
@@ -141,6 +151,14 @@ class SqliteStore(SqliteRoom):
         self.spool.load(connection.execute("SELECT * FROM parts"))
         self._body_handle = 0
         self._dirty = False
+
+    def _drop_damaged_pending(self, connection: sqlite3.Connection) -> None:
+        """A damaged message that waits for a parent goes: what depends on it asks for it again."""
+        for (handle,) in connection.execute(_PENDING).fetchall():
+            *content, checksum = connection.execute(_ROW, (handle,)).fetchone()
+            if row_checksum(*content) != checksum:
+                connection.execute("DELETE FROM log WHERE handle = ?", (handle,))
+                self._note_damaged(handle)
 
     def close(self) -> None:
         """Close without committing: call `barrier()` first."""
@@ -343,7 +361,8 @@ class SqliteStore(SqliteRoom):
         self, id: bytes, group: int, source: int, timestamp: bytes, state: int, body: bytes
     ) -> int:
         size = len(body)
-        cursor = self._write(_PUT, (id, group, source, timestamp, size, state, body))
+        checksum = row_checksum(group, source, state, id, timestamp, body)
+        cursor = self._write(_PUT, (id, group, source, timestamp, size, state, body, checksum))
         if cursor is None or cursor.lastrowid is None:
             return E_STORAGE
         self._last_handle = handle = cursor.lastrowid
@@ -376,7 +395,7 @@ class SqliteStore(SqliteRoom):
             return known
         row = self._row(_FIND, low) if size == ID_SIZE else self._row(_FIND_BY_START, *_ends(low))
         if row:
-            self._recent.keep(row[0], Row(*row[1:]))
+            self._recent.keep(row[0], row_of(row))
             return int(row[0])
         return self._find_gone(low)
 
@@ -407,14 +426,16 @@ class SqliteStore(SqliteRoom):
         """The row of a handle; None when there is none, or after a failure."""
         row = self._recent.rows.get(handle)
         if row is None and (values := self._row(_LOAD, handle)):
-            row = Row(*values[1:])
+            row = row_of(values)
             self._recent.keep(handle, row)
         return row
 
     def load(self, handle: int) -> int:
         """Fill the attributes from a row; E_STORAGE when there is none.
 
-        Of a message that made room group and state; the id is as it was given to `find`.
+        Of a message that made room group and state; the id is as it was given to `find`. One whose
+        row is damaged is as one that was deleted and left no edges: the log goes on behind it, and
+        a peer that asks for it is told that it is gone (docs/SPEC.md 4.2).
         """
         if handle >= GONE_HANDLE:
             self.group = handle & 0xFF
@@ -434,19 +455,43 @@ class SqliteStore(SqliteRoom):
         self.missing = 0
         if self.state == STATE_DELETED:
             self.missing, self.size = self.size, 0
+        if (row.is_damaged or handle in self.damaged_handles) and self.state != STATE_INVALID:
+            self._note_damaged(handle)
+            if self.state != STATE_PENDING:
+                self.state = STATE_DELETED
+                self.size = self.edges_size = self.missing = 0
         return OK
 
+    def _note_damaged(self, handle: int) -> None:
+        if len(self.damaged_handles) < DAMAGED_KNOWN_MAX:
+            self.damaged_handles.add(handle)
+            self.damaged = len(self.damaged_handles)
+
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Copy body bytes (of a deleted message: its edges); how many there were, or E_STORAGE."""
+        """Copy body bytes (of a deleted message: its edges); how many there were, or E_STORAGE.
+
+        E_STORAGE, too, for a row that is damaged.
+        """
         row = self._recent.rows.get(handle)
-        if row is not None and row.body is not None:
+        if row is not None and row.body is not None and not row.is_damaged:
             return copy_out(row.body, offset, buf, at, size)
         if self._body_handle != handle:
-            values = self._row("SELECT body FROM log WHERE handle = ?", handle)
-            if values is None:
+            content = self._sound_row(handle)
+            if content is None:
                 return E_STORAGE
-            self._body, self._body_handle = values[0], handle
+            self._body, self._body_handle = content[-1], handle
         return copy_out(self._body, offset, buf, at, size)
+
+    def _sound_row(self, handle: int) -> list[Any] | None:
+        """What a row's checksum covers, the body last; None: there is no row, or it is damaged."""
+        values = self._row(_ROW, handle)
+        if values is None:
+            return None
+        *content, checksum = values
+        if row_checksum(*content) != checksum:
+            self._note_damaged(handle)
+            return None
+        return content
 
     def promote(self, handle: int, state: int) -> int:
         """Move a waiting message into the log, delivered or private; its new handle or a code."""
@@ -455,14 +500,15 @@ class SqliteStore(SqliteRoom):
         if not self._room(False):
             self.refused += 1
             return E_CAPACITY
-        row = self._row("SELECT body FROM log WHERE handle = ?", handle)
-        if row is None or self.write("DELETE FROM log WHERE handle = ?", handle) < 0:
+        content = self._sound_row(handle)
+        if content is None or self.write("DELETE FROM log WHERE handle = ?", handle) < 0:
             return E_STORAGE
         self._recent.forget(handle)
         self._pending -= 1
         entered = self._add(
-            bytes(self.id), self.group, self.source, bytes(self.timestamp), state, row[0]
-        )
+            bytes(self.id), self.group, self.source, bytes(self.timestamp), state,
+            content[-1],
+        )  # fmt: skip
         if entered > 0:
             self._messages += 1
             self.state = state
@@ -473,13 +519,16 @@ class SqliteStore(SqliteRoom):
 
         One that was deleted meanwhile only counts as shared.
         """
-        if self.load(handle) != OK:
+        content = self._sound_row(handle) if self.load(handle) == OK else None
+        if content is None:
             return E_STORAGE
+        state = _OPENED_UP.get(content[2], content[2])
+        content[2] = state
         self._recent.forget(handle)
         touched = self.write(
-            "UPDATE log SET state = iif(state = 5, 1, 3) WHERE handle = ? AND state IN (5, 7)",
-            handle,
-        )
+            "UPDATE log SET state = ?, checksum = ? WHERE handle = ?",
+            state, row_checksum(*content), handle,
+        )  # fmt: skip
         return OK if touched >= 0 else E_STORAGE
 
     def bury(
@@ -518,7 +567,7 @@ class SqliteStore(SqliteRoom):
         except sqlite3.Error as error:
             self._fail(error)
             return 0
-        recent.keep_walk(handle, [(row[0], Row(*row[1:])) for row in rows])
+        recent.keep_walk(handle, [(row[0], row_of(row)) for row in rows])
         return int(rows[0][0]) if rows else 0
 
     def next_pending(self, handle: int) -> int:
@@ -550,11 +599,14 @@ class SqliteStore(SqliteRoom):
             return E_STORAGE
         self._count(self.state, -1)
         self._count(state, 1)
+        checksum = row_checksum(
+            self.group, self.source, state, bytes(self.id), bytes(self.timestamp), left
+        )  # fmt: skip
         self._body_handle = 0
         self._recent.forget(handle)
         touched = self.write(
-            "UPDATE log SET state = ?, body = ?, size = ? WHERE handle = ?",
-            state, left, missing, handle,
+            "UPDATE log SET state = ?, body = ?, size = ?, checksum = ? WHERE handle = ?",
+            state, left, missing, checksum, handle,
         )  # fmt: skip
         return OK if touched == 1 else E_STORAGE
 

@@ -35,6 +35,7 @@ from drupelet_host.member import identity
 from drupelet_host.member.member import CLONES
 from drupelet_host.member.status import DOWN, foreign_text, jams, last_status
 from drupelet_host.store import database
+from drupelet_host.store.checksum import damaged_rows
 from drupelet_host.view.log_view import LogView
 from drupelet_transports.common.url import parse_url
 
@@ -51,6 +52,8 @@ CLOCK_BACK_MS_MAX = 60_000
 EPOCHS_MANY = 15_000_000
 # A cable in the rain loses more than this only to somebody who tries.
 FORGED_MANY = 1000
+# More damaged messages than this are only counted.
+DAMAGED_SHOWN_MAX = 20
 # The agent says something every epoch, and at least this often.
 SILENT_MS_MAX = 60_000
 
@@ -88,6 +91,7 @@ def examine(home: Path) -> list[Check]:
         _identity,
         _clones,
         _database,
+        _messages,
         _clock,
         _disk,
         _sticks,
@@ -339,6 +343,33 @@ def _database(settings: Config) -> Iterator[Check]:
         text = str(answer[0]) if answer else "no answer"
         remedy = "stop the agent and `drupelet restore` a backup into a new home"
         yield Check("database", FAIL, f"{path}: {text}", remedy)
+
+
+def _messages(settings: Config) -> Iterator[Check]:
+    """Whether every message is as it was written."""
+    path = settings.store_path
+    if not path.exists():
+        return
+    with contextlib.closing(database.connect(path, read_only=True)) as connection:
+        if not database.has_checksums(connection):
+            yield Check("messages", WARN, f"{path.name} is of an earlier release: no checksums",
+                        "start `drupelet agent` once: it brings the store up to date")  # fmt: skip
+            return
+        count = 0
+        for handle, id in damaged_rows(connection):
+            count += 1
+            if count <= DAMAGED_SHOWN_MAX:
+                yield Check(
+                    "messages", FAIL,
+                    f"message {handle} of {path.name} ({id.hex()[:8]}) is damaged: it is not sent",
+                    "look at the disk; other members have their copies of what reached them, else"
+                    " `drupelet restore` a backup",
+                )  # fmt: skip
+    if count > DAMAGED_SHOWN_MAX:
+        yield Check("messages", FAIL, f"{count} messages of {path.name} are damaged",
+                    "replace the disk and `drupelet restore` a backup")  # fmt: skip
+    if not count:
+        yield Check("messages", OK, "every message is as it was written")
 
 
 def _clock(settings: Config) -> Iterator[Check]:

@@ -2,17 +2,22 @@
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drupelet.base.errors import StorageError
 from drupelet.base.hashes import group_id_into
-from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
-from drupelet.store.states import STATE_DELIVERED, STATE_PENDING
+from drupelet.store.states import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
 from drupelet_host.base import clock
 from drupelet_host.base.output import payload_text
 from drupelet_host.clients.default_body import split_body
@@ -21,19 +26,41 @@ from drupelet_host.home.toml_table import NAME_SIZE_MAX
 from drupelet_host.member import family, identity
 from drupelet_host.member.status import last_status
 from drupelet_host.store import database, outbox
+from drupelet_host.store.checksum import row_checksum
 from drupelet_host.view import telemetry_files
 
 GROUPS = ("readings", "telemetry")
 _CLIENT_IDS = {"telemetry": TELEMETRY_CLIENT_ID, "commands": COMMANDS_CLIENT_ID}
+# A number of the group follows; the index log_delivered has these rows.
+_OF_GROUP = f"member_group = ? AND state = {STATE_DELIVERED}"
+_COUNT = f"SELECT count(*) FROM log WHERE {_OF_GROUP}"  # noqa: S608 - no input
+# A bit of a damaged row may have changed a value's type.
+_COLUMNS = (
+    "SELECT handle, CAST(id AS BLOB), source, CAST(timestamp AS BLOB), CAST(body AS BLOB),"
+    " {checksum} FROM log WHERE"
+)
+_ROWS_BEHIND = f"{_COLUMNS} {_OF_GROUP} AND handle > ? ORDER BY handle LIMIT ?"
+_ROWS_BEFORE = f"{_COLUMNS} {_OF_GROUP} AND handle < ? ORDER BY handle DESC LIMIT ?"
+_BY_HANDLE = f"{_COLUMNS} handle = ?"
+_BY_ID = "SELECT handle, id, member_group, state FROM log WHERE id BETWEEN ? AND ? LIMIT 5"
+# A row as these queries give it.
+_Row = tuple[int, bytes, int, bytes, bytes, int | None]
 # Ids are shown by their first 4 bytes.
 SHORT_ID_SIZE = 4
+# Groups of which messages are found by their ids.
+_ALL_GROUPS = (*GROUPS, *(name for name in _CLIENT_IDS if name not in GROUPS))
+# Rows that are read by one query, and ids that are shown of many.
+_ROWS_AT_ONCE = 256
+_SHOWN_MAX = 4
 _MEMBER_GROUP = 1
 _MEMBER_PEER = 2
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One message of the log, as it is shown."""
+class Entry(NamedTuple):
+    """One message of the log, as it is shown.
+
+    is_damaged: the disk has spoiled it; nothing of what it says is given out.
+    """
 
     order: int
     handle: int
@@ -43,6 +70,7 @@ class Entry:
     timestamp: bytes
     payload: bytes
     dependencies: list[bytes]
+    is_damaged: bool = False
 
     def fields(self) -> dict[str, Any]:
         """For JSON; `via` is who handed it to us, `author` who wrote it, '' if it does not say."""
@@ -57,7 +85,27 @@ class Entry:
             "text": payload_text(self.payload),
             "payload": self.payload.hex(),
             "dependencies": [id.hex() for id in self.dependencies],
+            **({"damaged": True} if self.is_damaged else {}),
         }
+
+
+class Wanted(NamedTuple):
+    """Which messages of a group: written at a time or later, by an author, with such an id."""
+
+    since_ms: int = 0
+    author: str = ""
+    id_prefix: str = ""  # hex digits
+
+    def has(self, entry: Entry) -> bool:
+        """True for a message that is wanted."""
+        return (
+            int.from_bytes(entry.timestamp) >= self.since_ms
+            and entry.author == (self.author or entry.author)
+            and entry.id.hex().startswith(self.id_prefix)
+        )
+
+
+ALL = Wanted()
 
 
 class LogView:
@@ -65,12 +113,21 @@ class LogView:
 
     def __init__(self, home: Path) -> None:
         self.config = config.load(home)
+        self._open()
+
+    def renew(self) -> None:
+        """Look again whether there is a store now."""
+        self.close()
+        self._open()
+
+    def _open(self) -> None:
         path = self.config.store_path
         # Before the first agent there is no store: that is an empty log, and nothing is made.
         self.begun = os.path.lexists(path)
         self.connection = (
             database.connect(path, read_only=True) if self.begun else database.empty()
         )
+        self._checksum = "checksum" if database.has_checksums(self.connection) else "NULL"
 
     def check_identity(self) -> None:
         """Raise ConfigError when id or group are no longer those that the store was begun with.
@@ -118,53 +175,139 @@ class LogView:
         )
         return [(int(first), int(last)) for first, last in rows]
 
-    def entries(self, group: str = "readings", after: int = 0, order: int = 0) -> Iterator[Entry]:
+    def entries(
+        self, group: str = "readings", after: int = 0, order: int = 0, wanted: Wanted = ALL
+    ) -> Iterator[Entry]:  # fmt: skip
         """The log of a group in its order, from behind handle `after`, numbered from `order`+1.
 
-        group: one of GROUPS, or "commands".
+        group: one of GROUPS, or "commands". Rows are read as they are asked for, some at a time.
         """
-        names = self._names()
-        rows = self.connection.execute(
-            "SELECT handle, id, source, timestamp, body FROM log"
-            " WHERE member_group = ? AND state = ? AND handle > ? ORDER BY handle",
-            (self._group_number(group), STATE_DELIVERED, after),
-        )
-        taken = self._taken() if group == "readings" else []
-        for handle, id, source, timestamp, body in rows:
+        entry_of = self._entry_maker(group)
+        for row in self._rows(group, after):
             order += 1
+            entry = entry_of(order, row)
+            if wanted is ALL or wanted.has(entry):
+                yield entry
+
+    def newest(self, group: str, count: int, wanted: Wanted = ALL) -> list[Entry]:
+        """The last `count` messages of a group that are wanted, in the log's order."""
+        entry_of = self._entry_maker(group)
+        order = self.count(group) + 1
+        entries: list[Entry] = []
+        for row in self._rows(group, GONE_HANDLE, is_backwards=True):
+            if len(entries) == count:
+                break
+            order -= 1
+            entry = entry_of(order, row)
+            if wanted.has(entry):
+                entries.append(entry)
+        return entries[::-1]
+
+    def count(self, group: str) -> int:
+        """How many messages the log has of a group."""
+        row = self.connection.execute(_COUNT, (self._group_number(group),)).fetchone()
+        return int(row[0])
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """All that is read inside is of one moment, however much the agent writes meanwhile."""
+        self.connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.connection.execute("COMMIT")
+
+    def end(self) -> int:
+        """The handle of the newest message of the log, whatever group and state it has."""
+        row = self.connection.execute("SELECT max(handle) FROM log").fetchone()
+        return row[0] or 0
+
+    def _rows(self, group: str, after: int, is_backwards: bool = False) -> Iterator[_Row]:
+        """Rows behind a handle, or before it; no query stays open while they are looked at, so
+        that the agent can go on, however slow the reader is."""
+        query = _ROWS_BEFORE if is_backwards else _ROWS_BEHIND
+        query = query.format(checksum=self._checksum)
+        number = self._group_number(group)
+        while rows := self.connection.execute(query, (number, after, _ROWS_AT_ONCE)).fetchall():
+            yield from rows
+            after = rows[-1][0]
+
+    def _entry_maker(
+        self, group: str, state: int = STATE_DELIVERED
+    ) -> Callable[[int, _Row], Entry]:
+        """Makes entries of a group's rows, given their place in its log."""
+        names = self._names()
+        number = self._group_number(group)
+        taken = self._taken() if group == "readings" else []
+
+        def entry_of(order: int, row: _Row) -> Entry:
+            handle, id, source, timestamp, body, checksum = row
             if group == "readings":
-                dependencies, payload = family.split(self.config, bytes(body))
-                shown = family.timestamp_of(self.config, bytes(timestamp))
+                dependencies, payload = family.split(self.config, body)
+                timestamp = family.timestamp_of(self.config, timestamp)
             else:
-                shown = bytes(timestamp)
-                dependencies, payload = split_body(bytes(body))
+                dependencies, payload = split_body(body)
             via = names.get(source, "?")
+            if checksum is not None:
+                content = (number, source, state, id, row[3], body)
+                if row_checksum(*content) != checksum:
+                    return Entry(order, handle, id, "", via, timestamp, b"", [], True)
             ours = not source and not any(first <= handle <= last for first, last in taken)
             author = via if ours else author_of(payload)
-            yield Entry(
-                order, handle, bytes(id), author, via, shown, payload, dependencies
-            )  # fmt: skip
+            return Entry(order, handle, id, author, via, timestamp, payload, dependencies)
+
+        return entry_of
+
+    def find(self, prefix: str) -> Entry:
+        """The message of any group whose id begins with these hex digits.
+
+        Raises StorageError when there is none, or more than one, or when it cannot be given out.
+        """
+        low, high = (bytes.fromhex(prefix.ljust(2 * ID_SIZE, digit)) for digit in "0f")
+        rows = self.connection.execute(_BY_ID, (low, high)).fetchall()
+        if not rows:
+            gone = self.connection.execute(
+                "SELECT 1 FROM gone WHERE id BETWEEN ? AND ?", (low, high)
+            ).fetchone()
+            why = " any more: it made room for others" if gone else ""
+            raise StorageError(f"{prefix}: the log has no message with this id{why}")
+        if len(rows) > 1:
+            some = ", ".join(bytes(id).hex()[: len(prefix) + 4] for _, id, *_ in rows[:_SHOWN_MAX])
+            more = ", ..." if len(rows) > _SHOWN_MAX else ""
+            raise StorageError(
+                f"{prefix}: more than one message begins so ({some}{more}); give more digits"
+            )
+        [(handle, _, number, state)] = rows
+        if state not in (STATE_DELIVERED, STATE_PRIVATE):
+            why = {
+                STATE_PENDING: "it waits for a message that it depends on; try again later",
+                STATE_DELETED: "it was deleted",
+            }.get(state, "its client has rejected it")
+            raise StorageError(f"{prefix}: the log does not have this message: {why}")
+        group = next((name for name in _ALL_GROUPS if self._group_number(name) == number), "")
+        query = _BY_HANDLE.format(checksum=self._checksum)
+        row = self.connection.execute(query, (handle,)).fetchone()
+        entry = self._entry_maker(group, state)(0, row)
+        if entry.is_damaged:
+            raise StorageError(
+                f"{prefix}: message {handle} of {self.config.store_path} is damaged; get it from"
+                " another member, or from a backup"
+            )
+        return entry
 
     def newest_timestamp(self) -> bytes:
         """The 8-byte timestamp of the reading that came last, in milliseconds; 0 for none."""
         row = self.connection.execute(
-            "SELECT timestamp FROM log WHERE member_group = ? AND state = ?"
-            " ORDER BY handle DESC LIMIT 1",
-            (self._group_number("readings"), STATE_DELIVERED),
+            f"SELECT timestamp FROM log WHERE {_OF_GROUP} ORDER BY handle DESC LIMIT 1",  # noqa: S608 - no input
+            (self._group_number("readings"),),
         ).fetchone()
         return family.timestamp_of(self.config, bytes(row[0])) if row else bytes(TIMESTAMP_SIZE)
 
     def status(self) -> dict[str, Any]:
         """Identity, what the store holds, and what the agent last said of its carriers."""
-        count = "SELECT count(*) FROM log WHERE state = ? AND member_group = ?"
-        held = {
-            group: self.connection.execute(
-                count, (STATE_DELIVERED, self._group_number(group))
-            ).fetchone()[0]
-            for group in GROUPS
-        }
+        held = {group: self.count(group) for group in GROUPS}
         waiting = self.connection.execute(
-            "SELECT count(*) FROM log WHERE state = ?", (STATE_PENDING,)
+            f"SELECT count(*) FROM log WHERE state = {STATE_PENDING}"  # noqa: S608 - no input
         ).fetchone()[0]
         last = last_status(self.config.status_path)
         running = config.locked(self.config.home)
@@ -239,15 +382,14 @@ class LogView:
         """The messages of the telemetry group with who handed each over, in the log's order."""
         senders = {0: self.config.id, **self._peer_ids()}
         taken = self._taken()
-        rows = self.connection.execute(
-            "SELECT handle, source, body FROM log"
-            " WHERE member_group = ? AND state = ? ORDER BY handle",
-            (self._group_number("telemetry"), STATE_DELIVERED),
-        )
-        for handle, source, body in rows:
+        number = self._group_number("telemetry")
+        for handle, id, source, timestamp, body, checksum in self._rows("telemetry", 0):
+            content = (number, source, STATE_DELIVERED, id, timestamp, body)
+            if checksum is not None and row_checksum(*content) != checksum:
+                continue  # `drupelet doctor` names it
             of_feed = not source and any(first <= handle <= last for first, last in taken)
             sender = b"" if of_feed else senders.get(source, b"")
-            yield telemetry_files.Segment(sender, split_body(bytes(body))[1])
+            yield telemetry_files.Segment(sender, split_body(body)[1])
 
     def _device_names(self) -> dict[str, dict[str, str]]:
         us = {"name": self.config.name, "carrier": "", "board": "host"}

@@ -1,0 +1,223 @@
+"""What `drupelet put` does, and a short way into it for the calls that programs make.
+
+A script may put a message every few seconds. To load typer and all commands takes three times as
+long as the rest, so a call that is well formed does without (`from_words`); whatever is not, and
+`--help`, goes the usual way (put_verb).
+"""
+
+import itertools
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drupelet.base.errors import CapacityError, DrupeletError, StorageError
+from drupelet_host.base import output
+from drupelet_host.base.local_path import local_path
+from drupelet_host.cli import exits
+from drupelet_host.home import config
+from drupelet_host.member import identity
+from drupelet_host.store import database, outbox
+
+# How often it is looked whether the agent has made room.
+LOOK_EVERY_S = 0.1
+STANDARD_INPUT = "-"
+# Standard input is read in pieces of at most so many bytes; the lines of one are one transaction.
+_PIECE_SIZE_MAX = 1 << 16
+_FLAGS = {"--json": "as_json", "--wait": "wait", "--each-line": "each_line"}
+_VALUES = ("--home", "--file")
+
+
+@dataclass
+class Call:
+    """One call of `drupelet put`. Exactly one of text and file is given, or each_line."""
+
+    text: str | None = None
+    file: Path | None = None
+    home: Path | None = None
+    wait: bool = False
+    as_json: bool = False
+    each_line: bool = False
+
+    @property
+    def mistake(self) -> str:
+        """What is wrong with the usage; '' when it can be run."""
+        if self.each_line:
+            if self.file is not None or self.text not in (None, STANDARD_INPUT):
+                return "--each-line reads standard input; leave TEXT and --file out"
+        elif (self.text is None) == (self.file is None):
+            return "give either TEXT or --file FILE"
+        return ""
+
+
+def from_words(words: Sequence[str]) -> Call | None:
+    """The call that the words behind `put` are; None: let typer look at them."""
+    call = Call()
+    paths: dict[str, Path] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if word in _FLAGS:
+            setattr(call, _FLAGS[word], True)
+        elif name in _VALUES and (equals or left):
+            value = value if equals else left.pop(0)
+            if not value or (value.startswith("-") and not equals):
+                return None
+            paths[name] = local_path(value)
+        elif call.text is not None or (word.startswith("-") and word != STANDARD_INPUT):
+            return None
+        else:
+            call.text = word
+    call.home, call.file = paths.get("--home"), paths.get("--file")
+    return None if call.mistake else call
+
+
+def run_short(words: Sequence[str]) -> bool:
+    """Run a call that is well formed; False: nothing was done, let typer look at it."""
+    call = None
+
+    def run() -> None:
+        nonlocal call
+        call = from_words(words)
+        if call is not None:
+            publish(call)
+
+    exits.end_with(run)
+    return call is not None
+
+
+def publish(call: Call) -> None:
+    """Do it, and say what was done. Raises DrupeletError with one line."""
+    payload = None if call.each_line else _payload(call.text, call.file)
+    folder = call.home if call.home is not None else config.default_home()
+    settings = config.load(folder)
+    connection = database.connect(settings.store_path)
+    try:
+        if wrong := identity.problem(connection, settings):
+            raise config.ConfigError(wrong)
+        if payload is None:
+            done, size = _post_lines(connection, folder), None
+        else:
+            done, size = post(connection, payload, folder, call.wait), len(payload)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(settings.store_path, error)) from error
+    finally:
+        connection.close()
+    try:
+        _say(done, size, folder, call.as_json)
+    except (OSError, DrupeletError) as error:
+        # Who takes this for a failure says it again.
+        what = f"{done} messages accepted" if size is None else f"accepted as entry {done}"
+        output.complain(f"{what}, but that could not be shown: {error}")
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
+
+
+def _say(done: int, size: int | None, home: Path, as_json: bool) -> None:
+    running = config.locked(home)
+    if as_json:
+        counts = {"messages": done} if size is None else {"entry": done, "size": size}
+        output.print_json({**counts, "running": running})
+        return
+    who = "the agent" if running else "the next agent or stick visit"
+    if size is None:
+        print(f"{done} messages accepted; {who} publishes them", flush=True)
+    else:
+        print(f"{size} bytes accepted; {who} publishes it", flush=True)
+
+
+def post(connection: sqlite3.Connection, payload: bytes, home: Path, wait: bool) -> int:
+    """Leave a message in the outbox; its entry. Raises CapacityError when there is no room.
+
+    wait: as long as the agent runs, until it has made room.
+    """
+    while True:
+        try:
+            return outbox.post(connection, payload)
+        except outbox.FullError as error:
+            if not config.locked(home):
+                raise CapacityError(
+                    f"{error.waiting} messages wait already; start the agent first"
+                ) from error
+            if not wait:
+                raise CapacityError(
+                    f"{error.waiting} messages wait already; the agent is behind, or its log is"
+                    " full: --wait waits for room, `drupelet status` shows what is owed"
+                ) from error
+        time.sleep(LOOK_EVERY_S)
+
+
+def _post_lines(connection: sqlite3.Connection, home: Path) -> int:
+    """Leave each line of standard input, as soon as it is there; how many.
+
+    Waits for room as long as the agent runs. Raises CapacityError that says how many lines were
+    accepted.
+    """
+    done = 0
+    for payloads in _pieces(sys.stdin.fileno()):
+        sound = list(itertools.takewhile(lambda payload: not _is_too_long(payload), payloads))
+        at = 0
+        while at < len(sound):
+            at += outbox.post_many(connection, sound[at:])
+            if at < len(sound):
+                _wait_for_room(home, done + at)
+        done += at
+        for payload in payloads[at : at + 1]:
+            raise CapacityError(
+                f"{_accepted(done)}; the next line has {len(payload)} bytes or more, and at most"
+                f" {outbox.PAYLOAD_SIZE_MAX} fit: split it, then give the rest"
+            )
+    return done
+
+
+def _wait_for_room(home: Path, done: int) -> None:
+    if not config.locked(home):
+        raise CapacityError(
+            f"{_accepted(done)}, and no more have room; start the agent, then give it the rest"
+        )
+    time.sleep(LOOK_EVERY_S)
+
+
+def _accepted(count: int) -> str:
+    return f"{count} messages of standard input were accepted"
+
+
+def _is_too_long(payload: bytes) -> bool:
+    return len(payload) > outbox.PAYLOAD_SIZE_MAX
+
+
+def _pieces(descriptor: int) -> Iterator[list[bytes]]:
+    """The lines that came in together, without their ends and without empty ones.
+
+    Of a line that is too long its start, which is too long, too; then nothing more.
+    """
+    rest = b""
+    while piece := os.read(descriptor, _PIECE_SIZE_MAX):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield [line for raw in lines if (line := raw.removesuffix(b"\r"))]
+        if _is_too_long(rest.removesuffix(b"\r")):
+            break
+    if rest := rest.removesuffix(b"\r"):
+        yield [rest]
+
+
+def _payload(text: str | None, file: Path | None) -> bytes:
+    if text == STANDARD_INPUT:
+        payload = sys.stdin.buffer.read(outbox.PAYLOAD_SIZE_MAX + 1)
+    elif text is not None:
+        payload = os.fsencode(text)
+    else:
+        assert file is not None
+        try:
+            with file.open("rb") as source:
+                payload = source.read(outbox.PAYLOAD_SIZE_MAX + 1)
+        except OSError as error:
+            raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
+    if not payload:
+        raise CapacityError("an empty message says nothing; give it some text")
+    if _is_too_long(payload):
+        raise CapacityError(f"too long: at most {outbox.PAYLOAD_SIZE_MAX} bytes; split it")
+    return payload
