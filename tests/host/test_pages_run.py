@@ -1,5 +1,6 @@
 """Pages for programs and exports: each fenced block of a program or a shell runs, in order."""
 
+import os
 import re
 import subprocess
 import sys
@@ -34,3 +35,28 @@ def test_every_block_of_the_library_page_runs(
         "alarm looks at 21.5", "gate portion",
     ]  # fmt: skip
     assert {kind for kind, _ in blocks("library.md")} == {"python"}
+
+
+def test_every_block_of_the_export_page_runs(tmp_path: Path) -> None:
+    script = "\n".join(text for kind, text in blocks("export.md") if kind == "sh")
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "drupelet"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m drupelet_host "$@"\n')
+    command.chmod(0o755)
+    environment = os.environ | {
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["bash", "-ec", script], capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done
+    shown = [text for kind, text in blocks("export.md") if kind == "text"]
+    table = (tmp_path / "readings.csv").read_text()
+    assert table.startswith(shown[0]) and table.count("\n") == 3 and ",1200\n" in table
+    # The commands that need a server run against real ones in test_export_servers.py.
+    words = [line.split() for text in shown[1:] for line in text.splitlines()]
+    assert words and all(line[:2] == ["drupelet", "export"] for line in words)
+    assert {kind for kind, _ in blocks("export.md")} == {"sh", "text"}
+    assert (tmp_path / "drupelet.prom").read_text().startswith("# HELP drupelet_agent_running")

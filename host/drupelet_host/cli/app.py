@@ -22,7 +22,14 @@ import drupelet
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import output
-from drupelet_host.cli import channel_verbs, client_verbs, extras, invite_verbs, key_verbs
+from drupelet_host.cli import (
+    channel_verbs,
+    client_verbs,
+    export_verbs,
+    extras,
+    invite_verbs,
+    key_verbs,
+)
 from drupelet_host.cli.common import (
     AsJson,
     Home,
@@ -536,6 +543,7 @@ key_verbs.register(app)
 invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
+export_verbs.register(app)
 
 
 def load_commands() -> None:

@@ -7,6 +7,7 @@ a kill, and after the store was put back to an older state.
 import contextlib
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,10 +28,13 @@ class ReaderBusyError(CapacityError):
 class LogReader:
     """Reads a group of a home's log under a name; `close` it at the end.
 
-    group: one of `log_view.GROUPS`. Raises ConfigError, StorageError, or ReaderBusyError.
+    group: one of `log_view.GROUPS`. starts_over: begin with the first message again.
+    Raises ConfigError, StorageError, or ReaderBusyError.
     """
 
-    def __init__(self, home: Path, name: str, group: str = "readings") -> None:
+    def __init__(
+        self, home: Path, name: str, group: str = "readings", starts_over: bool = False
+    ) -> None:
         self.home = home
         self.name = name
         self.group = group
@@ -46,6 +50,8 @@ class LogReader:
             self._row = self._database.reader(name)
             self._lock_fd = self._lock(folder / f"{self._row.number}.lock")
             # Whoever held the lock before may have written since the row was read.
+            if starts_over:
+                self._row.reset()
             self._row = self._database.reader(name)
             self._begin()
         except sqlite3.Error as error:
@@ -108,14 +114,43 @@ class LogReader:
         """Have `batch` go on behind a handle, or with the first message that is not done."""
         self._looked_at = max(handle, self._row.handle)
 
-    def batch(self, count_max: int) -> list[Entry]:
-        """The next messages that are not done, at most `count_max`; none: that was all for now."""
+    @property
+    def number(self) -> int:
+        """Tells the readers of a home apart, for life."""
+        return self._row.number
+
+    @property
+    def sending_to(self) -> int:
+        """A broker is being given what is behind `handle`, up to this handle; 0: nothing."""
+        return self._row.sending_to
+
+    @property
+    def is_received(self) -> bool:
+        """The broker has all that it is being given."""
+        return self._row.is_received
+
+    def note_sending(self, handle: int, is_received: bool) -> None:
+        """A broker is being given, or has, everything up to `handle`; durable on return."""
+        self._row.note_sending(handle, is_received)
+
+    def recent(self, count_max: int) -> list[Entry]:
+        """The last messages of the log, done or not."""
+        rows = self._view.entries(self.group, max(0, self._row.handle - count_max))
+        return list(deque(rows, count_max))
+
+    def batch(self, count_max: int, last: int = 0) -> list[Entry]:
+        """The next messages that are not done, at most `count_max`; none: that was all for now.
+
+        last: none behind this handle; 0: no such bound.
+        """
         try:
             self._follow_store()
             found: list[Entry] = []
             rows = self._view.entries(self.group, self._looked_at)
             with contextlib.closing(rows):  # type: ignore[type-var]
                 for entry in rows:
+                    if last and entry.handle > last:
+                        break
                     self._looked_at = entry.handle
                     if not self._row.is_done(entry.handle, entry.id):
                         found.append(entry)

@@ -22,7 +22,8 @@ DONE_ID_SIZE = 16
 
 _SCHEMA = """
 CREATE TABLE readers (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
-    store_gen INTEGER NOT NULL, handle INTEGER NOT NULL, file_size INTEGER NOT NULL);
+    store_gen INTEGER NOT NULL, handle INTEGER NOT NULL, file_size INTEGER NOT NULL,
+    sending_to INTEGER NOT NULL, is_received INTEGER NOT NULL);
 CREATE TABLE done (reader INTEGER, store_gen INTEGER, handle INTEGER, id BLOB NOT NULL,
     PRIMARY KEY (reader, store_gen, handle)) WITHOUT ROWID;
 """
@@ -61,7 +62,8 @@ class ReaderDatabase:
         """The reader of this name, which is added if there is none."""
         with database.closed_on_failure(self.path, self._connection) as connection:
             connection.execute(
-                "INSERT INTO readers (name, store_gen, handle, file_size) SELECT ?, 0, 0, 0"
+                "INSERT INTO readers (name, store_gen, handle, file_size, sending_to,"
+                " is_received) SELECT ?, 0, 0, 0, 0, 0"
                 " WHERE NOT EXISTS (SELECT 1 FROM readers WHERE name = ?)",
                 (name, name),
             )
@@ -70,22 +72,13 @@ class ReaderDatabase:
             ).fetchone()[0]
         return ReaderRow(self.path, self._connection, int(number))
 
-    def forget(self, name: str) -> None:
-        """Let a reader begin again with the first message."""
-        with database.closed_on_failure(self.path, self._connection) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(
-                "DELETE FROM done WHERE reader IN (SELECT number FROM readers WHERE name = ?)",
-                (name,),
-            )
-            connection.execute("DELETE FROM readers WHERE name = ?", (name,))
-            connection.execute("COMMIT")
-
 
 class ReaderRow:
     """One reader: what of the store it has done.
 
     handle: everything up to it is done. file_size: bytes of an export's file that are whole.
+    sending_to: a broker is being given what is behind `handle`, up to this one; 0: nothing.
+    is_received: the broker has all of that, and may not be given it again.
     Whoever uses it holds the reader's lock, so nobody else changes its rows.
     """
 
@@ -95,11 +88,25 @@ class ReaderRow:
         self._connection = connection
         with database.closed_on_failure(path, connection):
             row = connection.execute(
-                "SELECT store_gen, handle, file_size FROM readers WHERE number = ?", (number,)
+                "SELECT store_gen, handle, file_size, sending_to, is_received FROM readers"
+                " WHERE number = ?",
+                (number,),
             ).fetchone()
-        self.store_gen, self.handle, self.file_size = (int(value) for value in row)
+        self.store_gen, self.handle, self.file_size, self.sending_to = map(int, row[:4])
+        self.is_received = bool(row[4])
         self._earlier: frozenset[bytes] = frozenset()
         self._ahead: set[int] = set()
+
+    def reset(self) -> None:
+        """Begin again with the first message; whoever reads the row next finds it so."""
+        with database.closed_on_failure(self._path, self._connection) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM done WHERE reader = ?", (self.number,))
+            connection.execute(
+                "UPDATE readers SET handle = 0, file_size = 0, sending_to = 0 WHERE number = ?",
+                (self.number,),
+            )
+            connection.execute("COMMIT")
 
     def begin(self, store_gen: int) -> None:
         """Read the store of this generation: if it is another one than last time, from its start.
@@ -107,7 +114,7 @@ class ReaderRow:
         Then what was done of the others is looked up by id, so that it is not read twice.
         """
         if store_gen != self.store_gen:
-            self.store_gen, self.handle = store_gen, 0
+            self.store_gen, self.handle, self.sending_to = store_gen, 0, 0
         with database.closed_on_failure(self._path, self._connection) as connection:
             self._earlier = frozenset(
                 bytes(id)
@@ -128,6 +135,16 @@ class ReaderRow:
         """Whether a message was done before."""
         return handle <= self.handle or handle in self._ahead or id[:DONE_ID_SIZE] in self._earlier
 
+    def note_sending(self, handle: int, is_received: bool) -> None:
+        """A broker is being given, or has, everything up to `handle`; durable on return."""
+        with database.closed_on_failure(self._path, self._connection) as connection:
+            connection.execute(
+                "UPDATE readers SET store_gen = ?, handle = ?, sending_to = ?, is_received = ?"
+                " WHERE number = ?",
+                (self.store_gen, self.handle, handle, is_received, self.number),
+            )
+        self.sending_to, self.is_received = handle, is_received
+
     def finish(
         self, messages: Iterable[tuple[int, bytes]], handle: int, file_size: int = 0
     ) -> None:
@@ -140,11 +157,12 @@ class ReaderRow:
                 [(self.number, self.store_gen, at, id[:DONE_ID_SIZE]) for at, id in messages],
             )
             connection.execute(
-                "UPDATE readers SET store_gen = ?, handle = ?, file_size = ? WHERE number = ?",
+                "UPDATE readers SET store_gen = ?, handle = ?, file_size = ?, sending_to = 0"
+                " WHERE number = ?",
                 (self.store_gen, handle, file_size, self.number),
             )
             connection.execute("COMMIT")
-        self.handle, self.file_size = handle, file_size
+        self.handle, self.file_size, self.sending_to = handle, file_size, 0
         self._ahead.update(at for at, _ in messages)
         self._ahead = {at for at in self._ahead if at > handle}
 
