@@ -32,6 +32,7 @@ from drupelet_host.home import config, private_files
 from drupelet_host.member import identity
 from drupelet_host.readers.log_reader import LogReader
 from drupelet_host.store import database, outbox
+from drupelet_transports.common.url import parse_url
 
 if TYPE_CHECKING:
     from drupelet_host.agent.loop import Agent
@@ -101,19 +102,21 @@ def open_home(path: str | os.PathLike[str] | None = None) -> "Home":
 
 
 def create_home(
-    path: str | os.PathLike[str], name: str, group: str, id: bytes | None = None
-) -> "Home":
+    path: str | os.PathLike[str], name: str, group: str, id: bytes | None = None,
+    family: str = config.FAMILY_BSP_NAME,
+) -> "Home":  # fmt: skip
     """Make a home as `drupelet init` does, and open it.
 
     name: of this member. group: the same text at every member. id: 4 bytes, unique among the
-    members; random if not given. Raises ConfigError for a home that is there already or a value
-    that does not fit, StorageError for a disk that refuses it.
+    members; random if not given. family: whose messages these are, for life: "bsp", "mvds" or
+    "bsp-0" (docs/cli.md, drupelet.toml). Raises ConfigError for a home that is there already or a
+    value that does not fit, StorageError for a disk that refuses it.
     """
     folder = Path(path)
     own_id = os.urandom(4) if id is None else id
     if len(own_id) != 4:
         raise config.ConfigError(f"id: must be 4 bytes, not {len(own_id)}")
-    config.create(config.Config(home=folder, name=name, id=own_id, group=group))
+    config.create(config.Config(folder, name, own_id, group, family=family))
     private_files.make_folder(folder / "keys")
     return Home(config.load(folder))
 
@@ -253,6 +256,19 @@ class Home:
                 self._check_open()
                 self._check_agent()
                 await asyncio.sleep(LOOK_EVERY_S)
+
+    def add_peer(self, name: str, id: bytes, url: str, profile: str = "") -> None:
+        """Write one more peer into drupelet.toml; the next agent of the home knows it.
+
+        id: its 4 bytes. url: as of `drupelet peer add`. profile: what its links speak, by default
+        the first of the family. Raises ConfigError, also for a name that is taken, TransportError
+        for a wrong URL, or LockedError while an agent runs: `drupelet peer add` tells that one.
+        """
+        self._check_open()
+        with config.lock(self.path):
+            parse_url(url)
+            config.add_peer(self.path, config.Peer(name, id, url, profile=profile))
+        self._config = config.load(self.path)
 
     def agent(self, wait: bool = True) -> "RunningAgent":
         """The home's agent in a thread of this process, for a `with` or `async with` block.

@@ -189,6 +189,15 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         (tmp_path / "h" / "drupelet.toml").write_text(
             (tmp_path / "h" / "drupelet.toml").read_text().replace("a0000001", "a0000002")
         )
+    with create_home(tmp_path / "m", "m", "g", family="mvds") as home:
+        home.add_peer("p", bytes.fromhex("a0000009"), "serial://127.0.0.1:1?plain=1")
+        assert config.load(home.path).peers[0].profile == "mvds-1"
+        with pytest.raises(ConfigError, match="used twice"):
+            home.add_peer("p", bytes.fromhex("a000000a"), "serial://127.0.0.1:1?plain=1")
+        with pytest.raises(DrupeletError, match="x:"):
+            home.add_peer("q", bytes.fromhex("a000000a"), "x:")
+        with config.lock(home.path), pytest.raises(LockedError):
+            home.add_peer("q", bytes.fromhex("a000000a"), "serial://127.0.0.1:1?plain=1")
     for use in (lambda: home.publish(b"x"), home.messages, home.agent):
         with pytest.raises(ClosedError):
             use()
