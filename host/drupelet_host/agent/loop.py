@@ -8,6 +8,7 @@ carrier does ends the agent; a store that fails does.
 import json
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -136,6 +137,17 @@ class Agent:
         for number in before:
             signal.signal(number, self._stop)
         try:
+            self.serve()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def serve(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """As `run`, in any thread and until `stopping` is set; no signal is touched.
+
+        on_ready: called once, when the carriers were up or are waited for.
+        """
+        try:
             self.output.event(
                 "started",
                 f"{self.config.name} ({self.config.id.hex()}) in group {self.config.group},"
@@ -147,6 +159,7 @@ class Agent:
                 self.output.event("restored", "the store was put back: the peers are told")
             if not self._patient:
                 self._first_contact()
+            on_ready()
             while not self.stopping:
                 self._waiter.wait(self._sources(), self.turn())
             self._finish()
@@ -159,8 +172,6 @@ class Agent:
                 self.feed.places.close()
             self.member.store.close()
             self.member.sealing.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True

@@ -23,6 +23,7 @@ from drupelet_host.cli import (
     channel_verbs,
     client_verbs,
     exits,
+    export_verbs,
     invite_verbs,
     key_verbs,
     log_verb,
@@ -407,6 +408,7 @@ key_verbs.register(app)
 invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
+export_verbs.register(app)
 
 
 def load_commands() -> None:

@@ -71,6 +71,10 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
     "feeds": {"base", "store", "home", "keys", "channel", "remote", "clients", "member"},
     "agent": {"base", "store", "home", "keys", "channel", "remote", "clients", "member", "feeds"},
     "view": {"base", "store", "home", "keys", "clients", "member"},
+    "readers": {"store", "home", "view"},
+    "export": {"store", "home", "member", "view", "readers"},
+    # What programs import: `from drupelet_host import open_home`.
+    "api": {"base", "store", "home", "member", "agent", "view", "readers"},
     # A program of its own, which `drupelet broker` runs.
     "broker": set(),
     "cli": {
@@ -83,6 +87,8 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
         "feeds",
         "agent",
         "view",
+        "readers",
+        "export",
         "broker",
     },
     # Where the `drupelet` command begins.

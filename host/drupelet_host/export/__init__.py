@@ -1,0 +1,1 @@
+"""Export: the log of a home in the forms and to the servers that other programs read."""

@@ -1,0 +1,1 @@
+"""Readers of the log: programs and exports that each remember how far they have come."""
