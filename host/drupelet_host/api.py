@@ -31,6 +31,7 @@ from drupelet_host.base.output import Output
 from drupelet_host.home import config, private_files
 from drupelet_host.member import identity
 from drupelet_host.readers.log_reader import LogReader
+from drupelet_host.requests.connection import poke
 from drupelet_host.store import database, outbox
 from drupelet_transports.common.url import parse_url
 
@@ -199,6 +200,7 @@ class Home:
         """False: the outbox is full and may be waited for."""
         try:
             outbox.post(connection, body, wall_ms)
+            poke(self.path)
         except outbox.FullError:
             self._check_agent()
             if wait and config.locked(self.path):

@@ -120,14 +120,14 @@ class Home:
     def settle(self) -> None:
         """Wait until the agent knows all its peers to hold what it has now.
 
-        What it wrote down before the call may be of a time when it had less.
+        What it said before the call may be of a time when it had less.
         """
         begun_ms = time.time_ns() // 1_000_000
 
         def settled() -> bool:
             status = self.status()
             owed = [peer["outstanding"] for peer in status["peers"]]
-            return status["said_ms"] > begun_ms and not any(owed)
+            return status["said_ms"] > begun_ms and not any(owed) and not status["outbox"]
 
         wait_for(settled, f"acknowledgements of what {self.name} has")
 

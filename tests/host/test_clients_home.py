@@ -65,12 +65,12 @@ def test_a_command_key_that_cannot_be_made_is_refused(
 
     member = Member(settings)
     monkeypatch.setattr(private_files, "_write", full)
-    said = json.dumps({"board": "soil", "operation": "report", "value": 0})
+    said = ("soil", "report", 0)
     with pytest.raises(StorageError, match=r"commands\.key: cannot be written \(No space left"):
-        member.clients.command(said, clock.now_ms())
+        member.clients.command(*said, clock.now_ms())
     monkeypatch.undo()
     assert list((settings.home / "keys").iterdir()) == []
-    assert member.clients.command(said, clock.now_ms())["counter"] > 0
+    assert member.clients.command(*said, clock.now_ms())["counter"] > 0
     member.close(clock.now_ms())
 
 

@@ -4,9 +4,8 @@ A carrier that fails is closed, its reason noted, and opened again after a back-
 to know nothing of it: what was lost on the way is sent again in a later epoch.
 """
 
-import select
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from drupelet import host_api
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
@@ -243,38 +242,11 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """True while bytes wait for a carrier that was full, or for the peer's answer."""
+        """True while bytes wait for a carrier that was full."""
         transport = self._transport
-        if self._hold is not None:
-            return True
         return self._unsent > 0 or (transport is not None and transport.pending_size > 0)
 
-
-class Polled(Protocol):
-    """What can be waited on."""
-
-    def poll_object(self) -> object | None: ...
-
-
-class Waiter:
-    """Sleeps until a carrier has bytes or the time is up."""
-
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._watched: set[int] = set()
-
-    def wait(self, lines: Sequence[Polled], wait_ms: int) -> None:
-        """Sleep at most `wait_ms`."""
-        wanted = set()
-        for line in lines:
-            source = line.poll_object()
-            fd = source if isinstance(source, int) else getattr(source, "fileno", int)()
-            # A socket that was closed meanwhile has no number any more.
-            if source is not None and fd >= 0:
-                wanted.add(fd)
-        for fd in self._watched - wanted:
-            self._poll.unregister(fd)
-        for fd in wanted - self._watched:
-            self._poll.register(fd, select.POLLIN)
-        self._watched = wanted
-        self._poll.poll(wait_ms)
+    @property
+    def is_held(self) -> bool:
+        """True while nothing but our status leaves before the peer's answer."""
+        return self._hold is not None

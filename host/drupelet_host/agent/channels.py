@@ -218,11 +218,11 @@ class Channels:
         for line in self.lines:
             line.spoken.turn(now_ms)
 
-    def publish(self, name: str, text: str, now_ms: int) -> dict[str, Any]:
+    def publish(self, name: str, content: bytes, now_ms: int) -> dict[str, Any]:
         """Send a message on a channel. Raises DrupeletError."""
         for line in self.lines:
             if line.peer.name == name:
-                id = line.spoken.publish(text.encode(errors="surrogateescape"), now_ms)
+                id = line.spoken.publish(content, now_ms)
                 return {"channel": name, "id": id}
         raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")
 

@@ -1,11 +1,12 @@
 """`drupelet agent`: a member that stays up, serving its carriers until it is told to stop.
 
-One turn: what came in, what entered the log, what others left in the mailbox, what is due out.
-Then one commit, and sleep until a carrier has bytes or the node has something due. Nothing that a
-carrier does ends the agent; a store that fails does.
+One turn: what came in, what entered the log, what commands ask, what is due out. Then one commit,
+and sleep until a carrier or a command has bytes, or the node has something due. An idle agent
+wakes once a second and writes nothing. Nothing that a carrier does ends the agent; a store that
+fails does.
 """
 
-import json
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -18,10 +19,12 @@ from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_host.agent import stick_visit
 from drupelet_host.agent.brokers import Brokers
-from drupelet_host.agent.carrier_lines import CARRIERS, Line, Polled, Waiter
+from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.channels import Channels
 from drupelet_host.agent.learned_peers import Learner
+from drupelet_host.agent.request_server import RequestServer
 from drupelet_host.agent.topics import Topics
+from drupelet_host.agent.waiter import Polled, Waiter
 from drupelet_host.base import clock
 from drupelet_host.base.output import Output, message_start, payload_text
 from drupelet_host.feeds.agent_feed import AgentFeed
@@ -36,22 +39,37 @@ from drupelet_host.member import family, status
 from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.member.status import REVOKED, UP
 from drupelet_host.remote.content_store import FolderStore
-from drupelet_host.store import outbox
+from drupelet_host.requests.shapes import (
+    AnyRequest,
+    AskStatus,
+    ChangeKeys,
+    Pull,
+    Push,
+    Reload,
+    SayOnChannel,
+    TellBoard,
+    VisitStick,
+)
 from drupelet_transports.common.transport import TransportError
 from drupelet_transports.common.url import parse_url
 
-# How soon a letter, a request, a plugged stick or SIGTERM is noticed.
-MAILBOX_POLL_MS = 100
+# An agent with nothing to do wakes this often: to look for letters of who does not say so, and for
+# sticks in folders that nothing is mounted on.
+LOOK_MS = 1000
 # A carrier that was full is tried again after this.
 BUSY_MS = 5
+# While a peer's answer is waited for after a loss, our status is made due again this often.
+HELD_MS = 200
 # The node's state is saved this often: that takes as long as a few messages, and what a crash
-# forgets of it is told to the client and to the peers again. A turn comes after MAILBOX_POLL_MS.
+# forgets of it is told to the client and to the peers again. A turn comes within LOOK_MS.
 SAVE_MS = 500
 # While another agent's store is waited for, its answer is looked for this often.
 MEANWHILE_MS = 20
 # A broker on this machine answers within this or is not there.
 CONTACT_MS_MAX = 4000
 CONTACT_POLL_MS = 20
+log = logging.getLogger("drupelet.agent")
+
 # Requests about keys; the agent holds the chains, so it changes them.
 KEY_ACTIONS = {"rotate": rotate_revoke.rotate, "revoke": rotate_revoke.revoke}
 
@@ -70,7 +88,6 @@ class Agent:
         self.output = output
         # A wrong URL is the user's mistake: found before the store is touched.
         live = [peer for peer in config.peers if self._is_live(peer)]
-        outbox.forget_requests(config.store_path)
         self.member = Member(config, restored)
         now_ms = clock.now_ms()
         self.brokers = Brokers(config.brokers)
@@ -96,7 +113,10 @@ class Agent:
         self._waiter = Waiter()
         self._epoch_ms = min([config.epoch_ms, *(peer.epoch_ms for peer in config.peers)])
         self._epoch_from_ms = now_ms
-        self._mailbox_from_ms = self._saved_ms = now_ms
+        self._looked_ms = self._saved_ms = now_ms
+        self._is_poked = False  # somebody came to our socket: there may be letters
+        self._server: RequestServer | None = None
+        self._written_mark: dict[str, int] = {}
         self._mailbox_version = -1
         self._letters_wait = True
         self._letters_ms = now_ms  # when the last batch of letters was published
@@ -148,6 +168,8 @@ class Agent:
         on_ready: called once, when the carriers were up or are waited for.
         """
         try:
+            self._waiter.open()
+            self._server = RequestServer(self.config.home)
             self.output.event(
                 "started",
                 f"{self.config.name} ({self.config.id.hex()}) in group {self.config.group},"
@@ -159,11 +181,14 @@ class Agent:
                 self.output.event("restored", "the store was put back: the peers are told")
             if not self._patient:
                 self._first_contact()
+            self._write_status()
             on_ready()
             while not self.stopping:
-                self._waiter.wait(self._sources(), self.turn())
+                self._wait(self.turn())
             self._finish()
         finally:
+            if self._server is not None:
+                self._server.close()
             for line in self.carriers:
                 line.drop()
             self.brokers.close()
@@ -172,6 +197,7 @@ class Agent:
                 self.feed.places.close()
             self.member.store.close()
             self.member.sealing.close()
+            self._waiter.close()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
@@ -181,10 +207,12 @@ class Agent:
         """All lines; what many hear comes first, so that it is not sent to each of them."""
         return [*self.topics.lines, *self.lines]
 
-    def _sources(self) -> list[Polled]:
-        """What may have bytes for us."""
+    def _wait(self, wait_ms: int) -> None:
+        """Sleep until something has bytes for us."""
         served = [self.feed.places] if self.feed is not None else []
-        return [*self.carriers, *served]
+        sources: list[Polled] = [*self.carriers, *served]
+        commands = self._server.descriptors() if self._server is not None else {}
+        self._waiter.wait(sources, wait_ms, commands)
 
     def _meanwhile(self) -> None:
         """Another agent's store is waited for: a turn without the remote log."""
@@ -192,7 +220,7 @@ class Agent:
             raise StorageError("the agent stops; the rest goes with its next start")
         self._asks = True
         try:
-            self._waiter.wait(self._sources(), min(self.turn(), MEANWHILE_MS))
+            self._wait(min(self.turn(), MEANWHILE_MS))
         finally:
             self._asks = False
 
@@ -241,10 +269,13 @@ class Agent:
                 self.feed.turn(now_ms)
                 self.channels.recall(self.feed.histories, now_ms)
             self._events()
-        self._look_into_mailbox(now_ms)
-        if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
+        if self._server is not None:
+            self._is_poked |= self._server.take_in(now_ms)
+        is_epoch = elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms
+        self._look(now_ms, is_epoch)
+        self._answer_requests()
+        if is_epoch:
             self._epoch_from_ms = now_ms
-            self._letters_wait = True
             self._look_for_clones()
             self._look_for_damage()
             self._instruct()
@@ -252,7 +283,8 @@ class Agent:
             self.member.epoch(now_ms)
             self.channels.epoch(now_ms)
             self._events()
-            self._write_status()
+            if self.member.mark != self._written_mark:
+                self._write_status()
         for line in self.carriers:
             more |= line.hand_out(now_ms)
         self._save(now_ms)
@@ -267,7 +299,10 @@ class Agent:
         self.member.save(now_ms)
 
     def _wait_ms(self, now_ms: int) -> int:
-        waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
+        waits = [
+            LOOK_MS - elapsed_ms(now_ms, self._looked_ms),
+            self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms),
+        ]
         if self._letters_wait:
             waits.append(self._letters_rest(now_ms))
         waits.append(self.brokers.wait_ms(now_ms))
@@ -275,6 +310,8 @@ class Agent:
             waits.append(line.wait_ms(now_ms))
             if line.busy:
                 waits.append(BUSY_MS)
+            elif line.is_held:
+                waits.append(HELD_MS)
             elif line.state == UP:
                 waits.append(line.link.wake_ms(now_ms))
         return max(0, min(waits))
@@ -333,17 +370,19 @@ class Agent:
         text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"
         self.output.event("feed", text, place=place, reason=reason)
 
-    # --- mailbox and sticks ---
+    # --- letters, requests and sticks ---
 
-    def _look_into_mailbox(self, now_ms: int) -> None:
-        if elapsed_ms(now_ms, self._mailbox_from_ms) >= MAILBOX_POLL_MS:
-            self._mailbox_from_ms = now_ms
+    def _look(self, now_ms: int, is_epoch: bool) -> None:
+        """Look for letters and sticks, when it is time or somebody says that there may be some."""
+        is_due = is_epoch or elapsed_ms(now_ms, self._looked_ms) >= LOOK_MS
+        if is_due or self._is_poked or self._waiter.mounts_changed:
+            self._looked_ms = now_ms if is_due else self._looked_ms
+            self._is_poked = self._waiter.mounts_changed = False
             self._watch_sticks()
             version = self.member.data_version()
-            if version != self._mailbox_version:
-                self._mailbox_version = version
-                self._letters_wait = True
-                self._answer_requests()
+            # What had no room is tried again in each epoch.
+            self._letters_wait |= is_epoch or version != self._mailbox_version
+            self._mailbox_version = version
         if self._letters_wait and not self._letters_rest(now_ms):
             begun_ms = clock.now_ms()
             self._letters_wait = self.member.publish_letters(now_ms) > 0
@@ -356,30 +395,45 @@ class Agent:
         return max(0, self._letters_took_ms - elapsed_ms(now_ms, self._letters_ms))
 
     def _answer_requests(self) -> None:
-        connection = self.member.store.connection
-        while (request := outbox.next_request(connection)) is not None:
-            if request.kind == "stick":
-                result = self.visit(Path(request.argument))
-            elif request.kind == "reload":
-                result = self.reload()
-            elif request.kind in KEY_ACTIONS:
-                result = self.change_keys(request.kind, request.argument)
-            elif request.kind == "command":
-                result = self.command(request.argument)
-            elif request.kind == "channel":
-                result = self.say(request.argument)
-            elif request.kind in ("push", "pull"):
-                result = self.remote_log(request.kind, request.argument)
-            else:
-                result = {"error": f"this agent does not know the request {request.kind!r}"}
-            self.member.store.write(
-                "UPDATE requests SET result = ? WHERE entry = ?",
-                json.dumps(result), request.entry,
-            )  # fmt: skip
+        if self._server is None:
+            return
+        for client, request in self._server.requests(clock.now_ms()):
+            begun_ms = clock.now_ms()
+            result = self._do(request)
+            # What was done is durable before anybody hears of it.
             self.member.commit()
+            ended_ms = clock.now_ms()
+            log.info(
+                "%s: %s after %d ms", type(request).__name__, result.get("error", "done"),
+                elapsed_ms(ended_ms, begun_ms),
+            )  # fmt: skip
+            self._server.answer(client, result, ended_ms)
+
+    def _do(self, request: AnyRequest) -> dict[str, Any]:
+        """What came of a request, or `error` with one line."""
+        match request:
+            case AskStatus():
+                self.member.count_owed()
+                return self.status()
+            case VisitStick(path=path):
+                return self.visit(Path(path))
+            case Reload():
+                return self.reload()
+            case ChangeKeys(action=action, name=name):
+                return self.change_keys(action, name)
+            case TellBoard():
+                return self.command(request)
+            case SayOnChannel(channel=channel, content=content):
+                return self.say(channel, content)
+            case Push(folder=folder):
+                return self.remote_log("push", folder)
+            case Pull(folder=folder):
+                return self.remote_log("pull", folder)
 
     def change_keys(self, kind: str, name: str) -> dict[str, Any]:
         """Rotate or revoke a peer's keys; what was done, or `error` with one line."""
+        if kind not in KEY_ACTIONS:
+            return {"error": f"this agent does not know the request {kind!r}"}
         try:
             done = KEY_ACTIONS[kind](self.config, self.member.sealing, name)
         except DrupeletError as error:
@@ -388,20 +442,21 @@ class Agent:
         self.output.event("keys", f"{kind} {name}", action=kind, **done)
         return done
 
-    def command(self, argument: str) -> dict[str, Any]:
+    def command(self, asked: TellBoard) -> dict[str, Any]:
         """Tell a board to do something; what was sent, or `error` with one line."""
         try:
-            done = self.member.clients.command(argument, clock.now_ms())
+            done = self.member.clients.command(
+                asked.board, asked.operation, asked.value, clock.now_ms()
+            )
         except DrupeletError as error:
             return {"error": str(error)}
         self.output.event("command", f"{done['operation']} to {done['board']}", **done)
         return done
 
-    def say(self, argument: str) -> dict[str, Any]:
-        """Send a message on a channel, JSON of `channel` and `text`; or `error` with one line."""
-        request = json.loads(argument)
+    def say(self, channel: str, content: bytes) -> dict[str, Any]:
+        """Send a message on a channel; its id, or `error` with one line."""
         try:
-            return self.channels.publish(request["channel"], request["text"], clock.now_ms())
+            return self.channels.publish(channel, content, clock.now_ms())
         except DrupeletError as error:
             return {"error": str(error)}
 
@@ -548,7 +603,8 @@ class Agent:
     # --- status ---
 
     def _write_status(self) -> None:
-        """Leave word for `drupelet status`; a disk that is full is the store's to report."""
+        """Leave word for when no agent runs; a disk that is full is the store's to report."""
+        self._written_mark = self.member.mark
         trouble = status.leave(self.config.status_path, self.status())
         if trouble:
             self.output.event("status", trouble)

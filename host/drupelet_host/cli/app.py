@@ -43,6 +43,7 @@ from drupelet_host.cli.exits import EXIT_FAILED
 from drupelet_host.home import config, private_files
 from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.member.status import foreign_text, jams
+from drupelet_host.requests.shapes import Reload, VisitStick
 from drupelet_host.store import database
 from drupelet_transports.common.url import parse_url
 
@@ -269,9 +270,7 @@ def stick(
 
             report = visit_alone(settings, where)
     except config.LockedError:
-        report = ask_agent(settings, "stick", str(where))
-    if "error" in report:
-        raise DrupeletError(str(report["error"]))
+        report = ask_agent(settings, VisitStick(str(where)), str(where))
     if as_json:
         output.print_json(report)
     else:
@@ -339,9 +338,7 @@ def peer_remove(
 def _reload(settings: config.Config, done: str, as_json: bool) -> None:
     """Have the agent take up what `drupelet.toml` says, if one runs."""
     running = config.locked(settings.home)
-    changed = ask_agent(settings, "reload", "") if running else {}
-    if "error" in changed:
-        raise DrupeletError(str(changed["error"]))
+    changed = ask_agent(settings, Reload(), "peers") if running else {}
     if as_json:
         output.print_json({"running": running, **changed})
     else:

@@ -1,6 +1,7 @@
 """`drupelet channel`: SDS channels of a home (`[[channels]]` in drupelet.toml)."""
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, TextCommand, ask_agent, home_of, table
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
+from drupelet_host.requests.shapes import SayOnChannel
 
 Name = Annotated[str, typer.Argument(help="The channel's name.", show_default=False)]
 
@@ -45,9 +47,7 @@ def put(
     _known(settings, name)
     if not config.locked(settings.home):
         raise DrupeletError(f"{name}: the agent does not run; start it with `drupelet agent`")
-    done = ask_agent(settings, "channel", json.dumps({"channel": name, "text": text}))
-    if "error" in done:
-        raise DrupeletError(str(done["error"]))
+    done = ask_agent(settings, SayOnChannel(name, os.fsencode(text)), name)
     if as_json:
         output.print_json(done)
     else:

@@ -1,18 +1,18 @@
 """`drupelet command` and `drupelet group`: the clients on this host."""
 
-import json
 import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.errors import StorageError
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet_host.base import clock, output
 from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of, path, table, text_path
 from drupelet_host.home import config
+from drupelet_host.requests.shapes import Pull, Push, TellBoard
 from drupelet_host.store import database
 
 Folder = Annotated[
@@ -71,11 +71,9 @@ def command(
         return
     find_peer(settings, board)
     checked(operation, value)
-    asked = json.dumps({"board": board, "operation": operation, "value": value})
+    asked = TellBoard(board, operation, value)
     if config.locked(settings.home):
-        done = ask_agent(settings, "command", asked)
-        if "error" in done:
-            raise DrupeletError(str(done["error"]))
+        done = ask_agent(settings, asked, board)
     else:
         done = _command_alone(settings, asked)
     if as_json:
@@ -117,13 +115,15 @@ def _answer(operation: str, result: int | None) -> str:
     return str(result) if operation == "report" else "done"
 
 
-def _command_alone(settings: config.Config, asked: str) -> dict[str, object]:
+def _command_alone(settings: config.Config, asked: TellBoard) -> dict[str, object]:
     from drupelet_host.member.member import Member
 
     with config.lock(settings.home):
         member = Member(settings)
         try:
-            done = member.clients.command(asked, clock.now_ms())
+            done = member.clients.command(
+                asked.board, asked.operation, asked.value, clock.now_ms()
+            )
             member.close(clock.now_ms())
         finally:
             member.store.close()
@@ -170,10 +170,8 @@ def _remote_log(kind: str, folder: Path, home: Path | None) -> dict[str, Any]:
     settings = config.load(home_of(home))
     where = folder.absolute()
     if config.locked(settings.home):
-        done = ask_agent(settings, kind, str(where))
-        if "error" in done:
-            raise DrupeletError(str(done["error"]))
-        return done
+        shape = {"push": Push, "pull": Pull}[kind]
+        return ask_agent(settings, shape(str(where)), str(where))
     from drupelet_host.feeds.home_log import run_alone
 
     with config.lock(settings.home):

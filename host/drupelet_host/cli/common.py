@@ -1,26 +1,20 @@
 """What the commands share: which home, JSON or not, asking the agent, tables."""
 
-import json
 import re
-import sqlite3
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
 from drupelet_host.base.local_path import local_path
 from drupelet_host.home import config, toml_table
-from drupelet_host.store import database, outbox
+from drupelet_host.requests.client import ask
+from drupelet_host.requests.shapes import Request
 
-# How long a command waits for the agent: a full stick of 32 KB bodies takes seconds.
-ANSWER_WAIT_S = 60.0
-# How often it looks for the answer.
-LOOK_EVERY_S = 0.05
 _NEGATIVE = re.compile(r"-\.?[0-9]")
 
 
@@ -87,31 +81,15 @@ def id_of(text: str) -> bytes:
         raise config.ConfigError(f"id: {error}") from None
 
 
-def ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, Any]:
-    """Have the running agent do something; its answer, which may be `error` with one line."""
-    connection = database.connect(settings.store_path)
-    try:
-        entry = outbox.ask(connection, kind, argument)
-        deadline = time.monotonic() + ANSWER_WAIT_S
-        answer = None
-        try:
-            while time.monotonic() < deadline:
-                answer = outbox.answer(connection, entry)
-                if answer is not None:
-                    result: dict[str, Any] = json.loads(answer)
-                    return result
-                if not config.locked(settings.home):
-                    break
-                time.sleep(LOOK_EVERY_S)
-        finally:
-            if answer is None:  # after Ctrl-C, too: nobody waits for it
-                outbox.withdraw(connection, entry)
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(settings.store_path, error)) from error
-    finally:
-        connection.close()
-    what = argument or kind
-    raise DrupeletError(f"{what}: the agent gave no answer; look at what it prints, then repeat")
+def ask_agent(settings: config.Config, request: Request, what: str) -> dict[str, Any]:
+    """What the running agent did; raises DrupeletError with its line when it refused.
+
+    what: names the request where there is no answer.
+    """
+    answer = ask(settings, request, what)
+    if "error" in answer:
+        raise DrupeletError(str(answer["error"]))
+    return answer
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -12,6 +12,7 @@ from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of
 from drupelet_host.home import config
 from drupelet_host.home.urls import STICK_BY_REQUEST
+from drupelet_host.requests.shapes import Reload
 from drupelet_transports.common.url import parse_url
 
 SCREEN = "-"
@@ -161,9 +162,10 @@ def confirm(
     pairing = invites.confirm(settings, name, sys.stdin.readline())
     is_new = all(peer.id != pairing.peer_id for peer in settings.peers)
     if is_new and config.locked(settings.home):
-        changed = ask_agent(settings, "reload", "")
-        if "error" in changed:
-            raise DrupeletError(f"{name} has keys, but the agent: {changed['error']}")
+        try:
+            ask_agent(settings, Reload(), name)
+        except DrupeletError as error:
+            raise DrupeletError(f"{name} has keys, but the agent: {error}") from error
     if as_json:
         output.print_json({"peer": name, "id": pairing.peer_id.hex(), "state": "has keys"})
     else:

@@ -12,6 +12,7 @@ from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of, table
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
+from drupelet_host.requests.shapes import ChangeKeys
 
 EXIT_FAILED = 1
 # What the two sides of a chain class are called in a table.
@@ -200,9 +201,7 @@ def _change(kind: str, name: str, home: Path | None) -> dict[str, Any]:
             finally:
                 sealing.close()
     except config.LockedError:
-        done = ask_agent(settings, kind, name)
-    if "error" in done:
-        raise DrupeletError(str(done["error"]))
+        done = ask_agent(settings, ChangeKeys(kind, name), name)
     return done
 
 

@@ -20,6 +20,7 @@ from drupelet_host.base.local_path import local_path
 from drupelet_host.cli import exits
 from drupelet_host.home import config
 from drupelet_host.member import identity
+from drupelet_host.requests.connection import poke
 from drupelet_host.store import database, outbox
 
 # How often it is looked whether the agent has made room.
@@ -118,6 +119,8 @@ def publish(call: Call) -> None:
 
 def _say(done: int, size: int | None, home: Path, as_json: bool) -> None:
     running = config.locked(home)
+    if running:
+        poke(home)
     if as_json:
         counts = {"messages": done} if size is None else {"entry": done, "size": size}
         output.print_json({**counts, "running": running})

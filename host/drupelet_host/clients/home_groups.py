@@ -6,7 +6,6 @@ groups.began()                         after `Node.boot`
 groups.saw(group, handle)              for each event
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +141,8 @@ class HomeGroups:
         stamp = clock.timestamp8(clock.wall_ms())
         self.carriers.announce(self.settings.id, carriers, stamp, now_ms)
 
-    def command(self, argument: str, now_ms: int) -> dict[str, Any]:
-        """Send what the request `command` says, JSON of `board`, `operation` and `value`."""
-        try:
-            request = json.loads(argument)
-            name, operation, value = request["board"], request["operation"], int(request["value"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CommandError("not a command") from error
+    def command(self, name: str, operation: str, value: int, now_ms: int) -> dict[str, Any]:
+        """Tell a board, by name or id, to do something. Raises DrupeletError."""
         board = find_peer(self.settings, name)
         checked(operation, value)
         # The key may be made just now: after the start, by the first command of all.

@@ -1,7 +1,9 @@
-"""`status.json`: what a member last said about itself, for `drupelet status` and its next start.
+"""What a member says about itself, and `status.json`: what it said last.
 
-An agent says it once per epoch, a stick visit without one at its end. With it stands how far the
-store had come: one that has come less far later was put back (drupelet_host.store.restored).
+A running agent is asked for it (drupelet_host.requests). The file is for `drupelet status` without
+an agent and for the next start. An agent writes it when it begins, when its log has grown, and
+when it stops; a stick visit without one at its end. With it stands how far the store had come: one
+that has come less far later was put back (drupelet_host.store.restored).
 """
 
 import json
@@ -62,6 +64,11 @@ def last_status(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
+    return checked_status(value)
+
+
+def checked_status(value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON has
+    """The value if it is a status as a member of this release says it, else {}."""
     return value if isinstance(value, dict) and _is_status(value) else {}
 
 

@@ -2,7 +2,7 @@
 
 WAL with synchronous=FULL: a COMMIT that returned survives a power cut, and `drupelet log` reads
 while the agent writes. Several processes open the file: the agent owns `log`, others only add
-rows to `outbox` and `requests`.
+rows to `outbox`.
 """
 
 import os

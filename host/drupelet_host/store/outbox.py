@@ -1,25 +1,19 @@
-"""What other processes leave for the agent: messages to publish and sticks to visit.
+"""What other processes leave for the agent: messages to publish.
 
 Rows in the agent's own SQLite file: written whether or not an agent runs, and removed in the same
 transaction as what came of them.
 """
 
-import contextlib
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from drupelet.base.errors import CapacityError, StorageError
+from drupelet.base.errors import CapacityError
 from drupelet.base.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet_host.base import clock
-from drupelet_host.store import database
 
 # Messages that wait for an agent that does not run.
 OUTBOX_MAX = 4096
-# Requests that wait at the same time.
-REQUESTS_MAX = 16
 # What the default client's body leaves beside its dependencies (docs/SPEC.md: clients).
 PAYLOAD_SIZE_MAX = BODY_SIZE_MAX - 1 - DEPENDENCIES_MAX * ID_SIZE
 
@@ -40,30 +34,17 @@ class Letter(NamedTuple):
     payload: bytes
 
 
-@dataclass(frozen=True)
-class Request:
-    """Something that somebody waits for: a stick visit, new keys, a message on a channel."""
-
-    entry: int
-    kind: str
-    argument: str
-
-
 _COUNT_OUTBOX = "SELECT count(*) FROM outbox"
-_COUNT_REQUESTS = "SELECT count(*) FROM requests WHERE result IS NULL"
 _ADD_OUTBOX = "INSERT INTO outbox (timestamp, payload) VALUES (?, ?)"
-_ADD_REQUEST = "INSERT INTO requests (kind, argument) VALUES (?, ?)"
 
 
-def _add(
-    connection: sqlite3.Connection, count: str, bound: int, insert: str, *values: object
-) -> int:
+def _add(connection: sqlite3.Connection, timestamp: bytes, payload: bytes) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        waiting = connection.execute(count).fetchone()[0]
-        if waiting >= bound:
+        waiting = connection.execute(_COUNT_OUTBOX).fetchone()[0]
+        if waiting >= OUTBOX_MAX:
             raise FullError(waiting)
-        cursor = connection.execute(insert, values)
+        cursor = connection.execute(_ADD_OUTBOX, (timestamp, payload))
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -78,7 +59,7 @@ def post(connection: sqlite3.Connection, payload: bytes, wall_ms: int | None = N
     Raises CapacityError for a full outbox or a payload over PAYLOAD_SIZE_MAX bytes.
     """
     check_size(payload)
-    return _add(connection, _COUNT_OUTBOX, OUTBOX_MAX, _ADD_OUTBOX, _stamp(wall_ms), payload)
+    return _add(connection, _stamp(wall_ms), payload)
 
 
 def post_many(connection: sqlite3.Connection, payloads: Sequence[bytes]) -> int:
@@ -125,42 +106,3 @@ def letters(connection: sqlite3.Connection, count: int) -> list[Letter]:
 def waiting(connection: sqlite3.Connection) -> int:
     """Messages that wait."""
     return int(connection.execute(_COUNT_OUTBOX).fetchone()[0])
-
-
-def ask(connection: sqlite3.Connection, kind: str, argument: str) -> int:
-    """Ask the running agent for something; returns the entry to wait for."""
-    return _add(connection, _COUNT_REQUESTS, REQUESTS_MAX, _ADD_REQUEST, kind, argument)
-
-
-def next_request(connection: sqlite3.Connection) -> Request | None:
-    """The oldest that is not answered yet; alone, for the others may be withdrawn meanwhile."""
-    row = connection.execute(
-        "SELECT entry, kind, argument FROM requests WHERE result IS NULL ORDER BY entry LIMIT 1"
-    ).fetchone()
-    return Request(*row) if row else None
-
-
-def forget_requests(path: Path) -> None:
-    """Take away what was asked of an agent that ran before; raises StorageError.
-
-    Whoever asked waits no more, and a cut may have left open what was done: not done twice.
-    """
-    with contextlib.closing(database.connect(path)) as connection:
-        try:
-            connection.execute("DELETE FROM requests")
-        except sqlite3.Error as error:
-            raise StorageError(database.explain(path, error)) from error
-
-
-def answer(connection: sqlite3.Connection, entry: int) -> str | None:
-    """The result of a request, None while it waits; taking it removes the request."""
-    row = connection.execute("SELECT result FROM requests WHERE entry = ?", (entry,)).fetchone()
-    if row is None or row[0] is None:
-        return None
-    connection.execute("DELETE FROM requests WHERE entry = ?", (entry,))
-    return str(row[0])
-
-
-def withdraw(connection: sqlite3.Connection, entry: int) -> None:
-    """Stop waiting for a request."""
-    connection.execute("DELETE FROM requests WHERE entry = ?", (entry,))

@@ -24,7 +24,7 @@ from drupelet_host.clients.default_body import split_body
 from drupelet_host.home import config
 from drupelet_host.home.toml_table import NAME_SIZE_MAX
 from drupelet_host.member import family, identity
-from drupelet_host.member.status import last_status
+from drupelet_host.requests.client import said_status
 from drupelet_host.store import database, outbox
 from drupelet_host.store.checksum import row_checksum
 from drupelet_host.view import telemetry_files
@@ -309,8 +309,8 @@ class LogView:
         waiting = self.connection.execute(
             f"SELECT count(*) FROM log WHERE state = {STATE_PENDING}"  # noqa: S608 - no input
         ).fetchone()[0]
-        last = last_status(self.config.status_path)
         running = config.locked(self.config.home)
+        last = said_status(self.config)
         return {
             "name": self.config.name,
             "id": self.config.id.hex(),

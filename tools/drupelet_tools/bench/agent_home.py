@@ -1,7 +1,6 @@
 """Two homes with agents as processes, for `drupelet bench agent`, and the broker between them."""
 
 import contextlib
-import json
 import os
 import signal
 import sqlite3
@@ -17,7 +16,9 @@ from drupelet_host.broker import Broker
 from drupelet_host.home import config
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.keys import provision
-from drupelet_host.member.status import last_status
+from drupelet_host.requests.client import ask, live_status
+from drupelet_host.requests.connection import poke
+from drupelet_host.requests.shapes import VisitStick
 from drupelet_host.store import database, outbox
 from drupelet_tools.bench import process_tree
 from drupelet_tools.bench.errors import BenchError
@@ -80,7 +81,6 @@ class AgentHome:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         config.create(Config(self.path, name, self.id, "bench", peers=(peer,)))
-        self._said = self.path / "status.json"
         self._printed = self.path / "printed.txt"
 
     @property
@@ -161,16 +161,13 @@ class AgentHome:
                 store.executemany(_OUTBOX, rows)
                 store.execute("COMMIT")
                 at += len(rows)
+                poke(self.path)
                 wait_for(lambda: outbox.waiting(store) < outbox.OUTBOX_MAX, "room in the outbox")
             wait_for(lambda: not outbox.waiting(store), "empty outbox")
 
     def visit(self, stick: Path) -> dict[str, Any]:
         """Have the agent visit a stick; the report's fields. Raises BenchError."""
-        with self._store() as store:
-            entry = outbox.ask(store, "stick", str(stick))
-            report: dict[str, Any] = json.loads(
-                wait_for(lambda: outbox.answer(store, entry), "end of the visit")
-            )
+        report = ask(config.load(self.path), VisitStick(str(stick)), str(stick), _STEP_S_MAX)
         if not report.get("safe_to_unplug"):
             raise BenchError(f"the visit of {self.name} failed: {report}")
         return report
@@ -192,10 +189,11 @@ class AgentHome:
     def settle(self) -> None:
         """Wait until the agent says that its peer has all; it says so once in each epoch."""
         begun_ms = clock.wall_ms()
+        settings = config.load(self.path)
 
         def is_settled() -> bool:
             self._has_begun()  # raises if it has ended
-            status = last_status(self._said)
+            status = live_status(settings)
             peers = status.get("peers", [])
             owed = [peer for peer in peers if peer["outstanding"] or peer["more_outstanding"]]
             return bool(status.get("said_ms", 0) > begun_ms and not owed)
