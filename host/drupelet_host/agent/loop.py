@@ -19,6 +19,7 @@ from drupelet_host.agent import stick_visit
 from drupelet_host.agent.brokers import Brokers
 from drupelet_host.agent.carrier_lines import CARRIERS, Line, Polled, Waiter
 from drupelet_host.agent.channels import Channels
+from drupelet_host.agent.handler import Handler
 from drupelet_host.agent.learned_peers import Learner
 from drupelet_host.agent.topics import Topics
 from drupelet_host.base import clock
@@ -59,11 +60,18 @@ class Agent:
     """One running member. The caller holds the home's lock.
 
     patient: start even if a carrier is not there yet. restored: the store was put back to an
-    older state, and nothing here may show it.
+    older state, and nothing here may show it. handle_with: a command for each message that was
+    received, which may take handle_time_s.
     """
 
     def __init__(
-        self, config: Config, output: Output, patient: bool = False, restored: bool = False
+        self,
+        config: Config,
+        output: Output,
+        patient: bool = False,
+        restored: bool = False,
+        handle_with: str = "",
+        handle_time_s: float = 0.0,
     ) -> None:
         self.config = config
         self.output = output
@@ -88,6 +96,11 @@ class Agent:
             self.feed = AgentFeed(
                 self.member, config.feed, places, self._take, self._feed_told, now_ms
             )
+        self.handler = (
+            Handler(self.member, handle_with, handle_time_s, self._handler_failed)
+            if handle_with
+            else None
+        )
         self._asks = False  # waits for another agent's store
         self.learner = Learner(self.member, self.reload, self._learned)
         self.stopping = False
@@ -172,8 +185,9 @@ class Agent:
 
     def _sources(self) -> list[Polled]:
         """What may have bytes for us."""
-        served = [self.feed.places] if self.feed is not None else []
-        return [*self.carriers, *served]
+        others: list[Polled] = [self.feed.places] if self.feed is not None else []
+        others += [self.handler] if self.handler is not None else []
+        return [*self.carriers, *others]
 
     def _meanwhile(self) -> None:
         """Another agent's store is waited for: a turn without the remote log."""
@@ -208,6 +222,8 @@ class Agent:
             self._waiter.wait(self.carriers, CONTACT_POLL_MS)
 
     def _finish(self) -> None:
+        if self.handler is not None:
+            self.handler.close()
         self.member.close(clock.now_ms())
         for line in self.carriers:
             line.state = "stopped"
@@ -230,6 +246,8 @@ class Agent:
                 self.feed.turn(now_ms)
                 self.channels.recall(self.feed.histories, now_ms)
             self._events()
+        if self.handler is not None:
+            self.handler.turn(now_ms)
         self._look_into_mailbox(now_ms)
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
             self._epoch_from_ms = now_ms
@@ -260,6 +278,8 @@ class Agent:
         if self._letters_wait:
             waits.append(self._letters_rest(now_ms))
         waits.append(self.brokers.wait_ms(now_ms))
+        if self.handler is not None:
+            waits.append(self.handler.wait_ms(now_ms))
         for line in self.carriers:
             waits.append(line.wait_ms(now_ms))
             if line.busy:
@@ -317,6 +337,9 @@ class Agent:
         self.output.event(
             "learn", f"{name} {why or 'is reached over ' + url}", peer=name, url=url, refused=why
         )
+
+    def _handler_failed(self, id: str, handle: int, text: str) -> None:
+        self.output.event("exec", text, id=id, handle=handle, reason=text)
 
     def _feed_told(self, place: str, reason: str) -> None:
         text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"
