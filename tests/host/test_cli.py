@@ -21,8 +21,9 @@ from drupelet_host.cli.app import app
 from drupelet_host.cli.common import table
 from drupelet_host.home import config
 from drupelet_host.home.config import Peer
+from drupelet_host.member.author_name import author_of
 from drupelet_host.store import database, outbox
-from drupelet_host.view.log_view import LogView, author_of
+from drupelet_host.view.log_view import LogView
 from host import forked
 from host.conftest import COMMAND, WAIT_S, Home, share_keys, wait_for
 

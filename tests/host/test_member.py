@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError, StorageError
 from drupelet.base.events import CODE_BATTERY
 from drupelet.base.limits import EVENTS_PER_BLOCK
@@ -61,6 +62,22 @@ def test_an_event_that_was_not_confirmed_is_given_again(settings: Config) -> Non
     member.save(clock.now_ms())
     crash(member)
     assert started(settings).events() == []
+
+
+def test_what_somebody_waits_for_is_not_confirmed(settings: Config) -> None:
+    """A full log lets go of what was confirmed only: a handler may be far behind."""
+    member = started(settings)
+    for text in (b"one", b"two", b"three"):
+        post(member, text)
+    member.publish_letters(clock.now_ms())
+    events = member.events()
+    first, second, third = [event.handle for event in events]
+    member.hold_from(second)
+    for event in events:
+        member.took(event)
+    assert host_api.done_through(member.node) == first
+    member.hold_from(third + 1)
+    assert host_api.done_through(member.node) == third
 
 
 def test_own_messages_form_a_chain_across_restarts(settings: Config) -> None:

@@ -21,6 +21,7 @@ from drupelet_host.agent import stick_visit
 from drupelet_host.agent.brokers import Brokers
 from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.channels import Channels
+from drupelet_host.agent.handler import Handler
 from drupelet_host.agent.learned_peers import Learner
 from drupelet_host.agent.request_server import RequestServer
 from drupelet_host.agent.topics import Topics
@@ -78,11 +79,18 @@ class Agent:
     """One running member. The caller holds the home's lock.
 
     patient: start even if a carrier is not there yet. restored: the store was put back to an
-    older state, and nothing here may show it.
+    older state, and nothing here may show it. handle_with: a command for each message that was
+    received, which may take handle_time_s.
     """
 
     def __init__(
-        self, config: Config, output: Output, patient: bool = False, restored: bool = False
+        self,
+        config: Config,
+        output: Output,
+        patient: bool = False,
+        restored: bool = False,
+        handle_with: str = "",
+        handle_time_s: float = 0.0,
     ) -> None:
         self.config = config
         self.output = output
@@ -106,6 +114,11 @@ class Agent:
             self.feed = AgentFeed(
                 self.member, config.feed, places, self._take, self._feed_told, now_ms
             )
+        self.handler = (
+            Handler(self.member, handle_with, handle_time_s, self._handler_failed)
+            if handle_with
+            else None
+        )
         self._asks = False  # waits for another agent's store
         self.learner = Learner(self.member, self.reload, self._learned)
         self.stopping = False
@@ -156,6 +169,7 @@ class Agent:
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         for number in before:
             signal.signal(number, self._stop)
+        self._waiter.watch_signals()
         try:
             self.serve()
         finally:
@@ -209,8 +223,9 @@ class Agent:
 
     def _wait(self, wait_ms: int) -> None:
         """Sleep until something has bytes for us."""
-        served = [self.feed.places] if self.feed is not None else []
-        sources: list[Polled] = [*self.carriers, *served]
+        sources: list[Polled] = [*self.carriers]
+        sources += [self.feed.places] if self.feed is not None else []
+        sources += [self.handler] if self.handler is not None else []
         commands = self._server.descriptors() if self._server is not None else {}
         self._waiter.wait(sources, wait_ms, commands)
 
@@ -247,6 +262,8 @@ class Agent:
             self._waiter.wait(self.carriers, CONTACT_POLL_MS)
 
     def _finish(self) -> None:
+        if self.handler is not None:
+            self.handler.close()
         self.member.close(clock.now_ms())
         for line in self.carriers:
             line.state = "stopped"
@@ -269,6 +286,8 @@ class Agent:
                 self.feed.turn(now_ms)
                 self.channels.recall(self.feed.histories, now_ms)
             self._events()
+        if self.handler is not None:
+            self.handler.turn(now_ms)
         if self._server is not None:
             self._is_poked |= self._server.take_in(now_ms)
         is_epoch = elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms
@@ -306,6 +325,8 @@ class Agent:
         if self._letters_wait:
             waits.append(self._letters_rest(now_ms))
         waits.append(self.brokers.wait_ms(now_ms))
+        if self.handler is not None:
+            waits.append(self.handler.wait_ms(now_ms))
         for line in self.carriers:
             waits.append(line.wait_ms(now_ms))
             if line.busy:
@@ -365,6 +386,9 @@ class Agent:
         self.output.event(
             "learn", f"{name} {why or 'is reached over ' + url}", peer=name, url=url, refused=why
         )
+
+    def _handler_failed(self, id: str, handle: int, text: str) -> None:
+        self.output.event("exec", text, id=id, handle=handle, reason=text)
 
     def _feed_told(self, place: str, reason: str) -> None:
         text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"

@@ -19,7 +19,7 @@ class Polled(Protocol):
 
 
 class Waiter:
-    """Sleeps in one `poll` call. `open` it for signals and mounts, `close` it then."""
+    """Sleeps in one `poll` call. `open` it, and `close` it then."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -31,12 +31,12 @@ class Waiter:
         self.mounts_changed = False  # since the caller last set it to False
 
     def open(self) -> None:
-        """Have signals and mounts end the sleep, too. In the main thread only.
-
-        Python itself goes on sleeping after a signal.
-        """
+        """Have mounts end the sleep, too."""
         with suppress(OSError):  # without /proc a stick is noticed by looking for it
             self._mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+
+    def watch_signals(self) -> None:
+        """Have signals end the sleep, too: Python itself goes on sleeping. Main thread only."""
         self._signals, self._signals_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._signals_before = signal.set_wakeup_fd(self._signals_in, warn_on_full_buffer=False)
 

@@ -127,19 +127,38 @@ def agent(
             "--restored", help="The whole disk was set back: ask the peers for what is lost."
         ),
     ] = False,
+    handle_with: Annotated[
+        str,
+        typer.Option(
+            "--exec",
+            metavar="COMMAND",
+            help="Run it for each message that was received.",
+            show_default=False,
+        ),
+    ] = "",
+    handle_time_s: Annotated[
+        float,
+        typer.Option("--exec-timeout", min=0.1, max=86_400, help="Seconds that it may take."),
+    ] = 60.0,
 ) -> None:
     """Be a member: serve the carriers until SIGTERM or Ctrl-C.
 
     Prints one line per event (started, restored, delivered, carrier, stick, peers, keys, alarm,
     stopped). A peer without keys is refused, unless its cable's URL says plain=1.
     A store that was copied back from a backup is noticed by itself.
+
+    The command of --exec gets a message on standard input, and DRUPELET_ID, DRUPELET_AUTHOR,
+    DRUPELET_VIA, DRUPELET_GROUP, DRUPELET_TIME and DRUPELET_TIMESTAMP_MS. The shell runs it, for
+    one message at a time, in the log's order and from its beginning on. Once it ends with 0 the
+    message is done; after anything else it is run again for it, later and later.
     """
     from drupelet_host.agent.loop import Agent
 
     folder = home_of(home)
     settings = config.load(folder)
     with config.lock(folder):
-        Agent(settings, output.Output(as_json), wait, restored).run()
+        printer = output.Output(as_json)
+        Agent(settings, printer, wait, restored, handle_with, handle_time_s).run()
 
 
 put_verb.register(app)

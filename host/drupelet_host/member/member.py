@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError, StorageError
-from drupelet.base.limits import BODY_SIZE_MAX
+from drupelet.base.limits import BODY_SIZE_MAX, GONE_HANDLE
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
 from drupelet.link.stick_visit import BundleLink
 from drupelet.node import (
@@ -127,6 +127,8 @@ class Member:
         self._live_links: dict[bytes, LiveLink] = {}
         self._clones: dict[tuple[bytes, int], int] = {}
         self._damaged_told: set[int] = set()
+        self._taken_through = 0
+        self._held_from = GONE_HANDLE
         self._foreign: dict[bytes, int] = {}  # of sticks; live links count their own
         self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
         self.author = Author(self.node, self.readings)
@@ -251,7 +253,7 @@ class Member:
         while len(delivered) < EVENTS_PER_TURN_MAX and self.node.next_event() == EVENT_MESSAGE:
             event = self._delivered(self.node.event_handle, self.node.event_again)
             if event is None:
-                self.node.done(self.node.event_handle)
+                self._done(self.node.event_handle)
             else:
                 delivered.append(event)
         if delivered:
@@ -273,7 +275,16 @@ class Member:
         """The client has taken an event in; the cursor moves with the next `save`."""
         self.author.saw(event.handle)
         self.clients.saw(event.group, event.handle)
-        self.node.done(event.handle)
+        self._done(event.handle)
+
+    def _done(self, handle: int) -> None:
+        self._taken_through = max(self._taken_through, handle)
+        self.node.done(min(self._taken_through, self._held_from - 1))
+
+    def hold_from(self, handle: int) -> None:
+        """From this message on the log stays as it is, however full: somebody waits for it."""
+        self._held_from = handle
+        self._done(0)
 
     def publish_letters(self, now_ms: int) -> int:
         """Publish what the outbox holds; each leaves it in the transaction that logs it."""

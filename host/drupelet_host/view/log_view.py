@@ -22,8 +22,8 @@ from drupelet_host.base import clock
 from drupelet_host.base.output import payload_text
 from drupelet_host.clients.default_body import split_body
 from drupelet_host.home import config
-from drupelet_host.home.toml_table import NAME_SIZE_MAX
 from drupelet_host.member import family, identity
+from drupelet_host.member.author_name import author_of
 from drupelet_host.requests.client import said_status
 from drupelet_host.store import database, outbox
 from drupelet_host.store.checksum import row_checksum
@@ -401,23 +401,6 @@ class LogView:
             }
             for peer in self.config.peers
         }
-
-
-def author_of(payload: bytes) -> str:
-    """Who wrote a reading: boards say so in their JSON, `"board": "A"`; '' for anything else.
-
-    It is what the body says and no proof: any member can write any name. A name that no member
-    could have (over NAME_SIZE_MAX characters) is none.
-    """
-    if not payload.startswith(b"{"):
-        return ""
-    try:
-        board = json.loads(payload).get("board", "")
-        # JSON can say what no text is, a lone surrogate: a ValueError of `encode`, too.
-        is_name = isinstance(board, str) and len(board) <= NAME_SIZE_MAX
-        return payload_text(board.encode()) if is_name else ""
-    except (ValueError, RecursionError):
-        return ""
 
 
 def _shared(rows: list[dict[str, Any]], running: bool) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.mqtt_anchor import CountingProxy
 from drupelet_tools.bench.table import Table
 
-WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start")
+WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start", "log", "put")
 # Until the agents have what they need to say to each other without a message.
 _MESSAGES_FIRST = 1
 
@@ -54,7 +54,7 @@ class _Meter:
             "wall_s": round(wall_s, 2),
             "messages_per_s": round(messages / wall_s, 1),
             "bytes_per_message": None if size is None else round(size / messages, 1),
-            "rss_mb": round(max(home.peak_mb for home in self._homes), 1),
+            "rss_mb": round(max((home.peak_mb for home in self._homes), default=0.0), 1),
             "ratio": None,
             "plain_cpu_s": None,
             "plain_wall_s": None,
@@ -86,6 +86,7 @@ def measure(plan: Plan, progress: Callable[[str], None]) -> Iterator[Row]:
             yield bench.backlog()
         if "start" in plan.works:
             yield bench.start()
+        yield from bench.commands()
 
 
 class _Bench:
@@ -196,6 +197,31 @@ class _Bench:
             row = meter.row("start", self._plan.messages, None)
             self._check(home)
         return row
+
+    def commands(self) -> Iterator[Row]:
+        """A command shows the whole log as text; another one leaves one message."""
+        works = [work for work in ("log", "put") if work in self._plan.works]
+        if not works:
+            return
+        folder = self._folder / "commands"
+        with open_pair(folder, ("stick:", "stick:"), self._plan.command) as (home, _):
+            home.start()
+            home.post(self._payloads)
+            home.stop()
+            for work, words, count in (("log", (), self._plan.messages), ("put", ("x",), 1)):
+                if work not in works:
+                    continue
+                self._progress(work)
+                home.run(work, *words)  # compiles the modules that it needs
+                meter = _Meter()
+                usage, printed = home.run(work, *words)
+                # A line for each message, and above them the names of the columns.
+                if work == "log" and printed.read_bytes().count(b"\n") != count + 1:
+                    raise BenchError("log: not a line for each message")
+                yield meter.row(work, count, None) | {
+                    "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
+                    "rss_mb": None,  # the system counts what this process has, too
+                }
 
 
 def _size_of(stick: Path) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -92,16 +93,33 @@ class AgentHome:
 
     def start(self) -> None:
         """Start the agent, and return when it has begun to serve."""
-        # As installed: modules are compiled by the first start, not by each; lines are gathered.
-        environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(self.path.parent / "pycache"))
-        for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
-            environment.pop(variable, None)
         with self._printed.open("wb") as out:
             self._process = subprocess.Popen(
                 [*self._command, "agent", "--home", str(self.path), "--wait"],
-                stdout=out, stderr=subprocess.STDOUT, env=environment,
+                stdout=out, stderr=subprocess.STDOUT, env=self._environment(),
             )  # fmt: skip
         wait_for(self._has_begun, f"start of the agent of {self.name}")
+
+    def _environment(self) -> dict[str, str]:
+        """As installed: modules are compiled by the first start only; lines are gathered."""
+        environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(self.path.parent / "pycache"))
+        for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+            environment.pop(variable, None)
+        return environment
+
+    def run(self, verb: str, *words: str) -> "tuple[resource.struct_rusage, Path]":
+        """Run a command on this home to its end: what it took, and a file of what it printed."""
+        printed = self.path / f"{verb}.txt"
+        with printed.open("wb") as out:
+            process = subprocess.Popen(
+                [*self._command, verb, "--home", str(self.path), *words],
+                stdout=out, stderr=subprocess.STDOUT, env=self._environment(),
+            )  # fmt: skip
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise BenchError(f"{verb}: {printed.read_text(errors='replace')[-500:]}")
+        return usage, printed
 
     def _has_begun(self) -> bool:
         assert self._process is not None

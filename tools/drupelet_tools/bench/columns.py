@@ -179,7 +179,7 @@ AGENT = (
     Column("work", "stick-write: all are posted to an agent, then it visits a stick; stick-read:"
            " the other one's visit; mqtt-live: posted to one agent while both are up;"
            " mqtt-backlog: posted before the other one came; start: until an agent serves that has"
-           " so many",
+           " so many; log: a command shows them as text; put: a command leaves one",
            text=True),
     Column("messages", "messages, of 100 bytes each"),
     Column("cpu_s", "CPU seconds of the agents; mqtt: of both"),

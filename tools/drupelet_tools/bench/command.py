@@ -232,7 +232,8 @@ def agent(
     work: Annotated[
         list[str] | None,
         typer.Option(
-            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start; may be repeated.",
+            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start, log, put;"
+            " may be repeated.",
             show_default=False,
         ),
     ] = None,
