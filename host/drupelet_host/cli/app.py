@@ -22,7 +22,15 @@ import drupelet
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import output
-from drupelet_host.cli import channel_verbs, client_verbs, extras, invite_verbs, key_verbs
+from drupelet_host.cli import (
+    channel_verbs,
+    client_verbs,
+    extras,
+    invite_verbs,
+    key_verbs,
+    live_verbs,
+    service_verbs,
+)
 from drupelet_host.cli.common import (
     AsJson,
     Home,
@@ -111,6 +119,17 @@ def agent(
             "--restored", help="The whole disk was set back: ask the peers for what is lost."
         ),
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            help="Log what happens on standard error; twice: each frame, too.",
+        ),
+    ] = 0,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log as JSON lines.")] = False,
 ) -> None:
     """Be a member: serve the carriers until SIGTERM or Ctrl-C.
 
@@ -119,9 +138,11 @@ def agent(
     A store that was copied back from a backup is noticed by itself.
     """
     from drupelet_host.agent.loop import Agent
+    from drupelet_host.base import logs
 
     folder = home_of(home)
     settings = config.load(folder)
+    logs.begin(verbose, log_json)
     with config.lock(folder):
         Agent(settings, output.Output(as_json), wait, restored).run()
 
@@ -282,8 +303,17 @@ _PEER_HEADS = (
 
 
 @app.command()
-def status(home: Home = None, as_json: AsJson = False) -> None:
+def status(
+    home: Home = None,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing it, once a second, until Ctrl-C.")
+    ] = False,
+) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
+    if watch:
+        live_verbs.watch(lambda: status(home))
+        return
     from drupelet_host.view.log_view import LogView
 
     view = LogView(home_of(home))
@@ -536,6 +566,8 @@ key_verbs.register(app)
 invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
+service_verbs.register(app)
+live_verbs.register(app)
 
 
 def load_commands() -> None:

@@ -145,6 +145,15 @@ class LogView:
                 order, handle, bytes(id), author, via, shown, payload, dependencies
             )  # fmt: skip
 
+    def newest(self, count: int) -> list[Entry]:
+        """The last readings, in the log's order; their `order` counts from 1."""
+        row = self.connection.execute(
+            "SELECT handle FROM log WHERE member_group = ? AND state = ?"
+            " ORDER BY handle DESC LIMIT 1 OFFSET ?",
+            (self._group_number("readings"), STATE_DELIVERED, count - 1),
+        ).fetchone()
+        return list(self.entries("readings", row[0] - 1 if row else 0))
+
     def newest_timestamp(self) -> bytes:
         """The 8-byte timestamp of the reading that came last, in milliseconds; 0 for none."""
         row = self.connection.execute(
@@ -204,6 +213,7 @@ class LogView:
                     "reason": row.get("reason", "") if running else "",
                     "heard_ms": row.get("heard_ms", 0),
                     "outstanding": row.get("outstanding"),
+                    "owed_since_ms": row.get("owed_since_ms", 0),
                     "undeliverable": row.get("undeliverable", 0),
                     "pending": row.get("pending", 0),
                     "more_outstanding": row.get("more_outstanding", False),

@@ -83,6 +83,8 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
         "feeds",
     },
     "view": {"base", "store", "home", "keys", "clients", "member", "requests"},
+    # What stands around an agent: units, and sticks as they are plugged in.
+    "service": {"home"},
     # A program of its own, which `drupelet broker` runs.
     "broker": set(),
     "cli": {
@@ -96,6 +98,7 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
         "feeds",
         "agent",
         "view",
+        "service",
         "broker",
     },
     # Where the `drupelet` command begins.
