@@ -22,6 +22,7 @@ from drupelet_host.cli.common import ask_agent
 from drupelet_host.home import config
 from drupelet_host.home.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
 from drupelet_host.member import backup
+from drupelet_host.requests.shapes import SayOnChannel
 from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, wire
 from host.conftest import Home, share_keys, wait_for
@@ -54,9 +55,8 @@ def refused(home: Home, *words: str) -> str:
 
 
 def say(home: Home, text: str) -> str:
-    done = ask_agent(
-        config.load(home.path), "channel", json.dumps({"channel": "chat", "text": text})
-    )
+    request = SayOnChannel("chat", text.encode())
+    done = ask_agent(config.load(home.path), request, "chat")
     return str(done["id"])
 
 

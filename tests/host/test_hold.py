@@ -84,7 +84,7 @@ def test_a_host_that_lost_nothing_sends_at_once(monkeypatch: pytest.MonkeyPatch)
     world = World(monkeypatch, lost=False)
     world.host.publish(b"ours")
     world.turn(False)
-    assert max(world.sizes) > STATUS_ALONE and not world.line.busy
+    assert max(world.sizes) > STATUS_ALONE and not world.line.is_held
 
 
 def test_nothing_but_a_status_leaves_until_the_peer_has_answered(
@@ -95,17 +95,17 @@ def test_nothing_but_a_status_leaves_until_the_peer_has_answered(
     world.other.publish(b"theirs")
     for _ in range(100):
         world.turn(False)
-    assert world.line.busy and set(world.sizes) == {STATUS_ALONE}
+    assert world.line.is_held and set(world.sizes) == {STATUS_ALONE}
     assert 3 < len(world.sizes) < SEAL_JUMP_AFTER, "each after twice as long"
     assert world.host.node.outstanding(world.host.numbers["B"]) == 1
     world.until(lambda: len(world.other.log()) == 2, True, 400)
-    assert world.seal.confirmed and not world.line.busy
+    assert world.seal.confirmed and not world.line.is_held
 
 
 def test_who_hears_nothing_goes_on_after_eight_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, lost=True)
     world.host.publish(b"ours")
     world.until(lambda: any(size > STATUS_ALONE for size in world.sizes), False, 4000)
-    assert world.seal.out_epoch >= SEAL_JUMP_AFTER and not world.line.busy
+    assert world.seal.out_epoch >= SEAL_JUMP_AFTER and not world.line.is_held
     # And the peer can still follow.
     world.until(lambda: len(world.other.log()) == 1, True, 8000)

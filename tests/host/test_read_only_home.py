@@ -54,7 +54,7 @@ def home(
     else:
         home.stop()
     copy = tmp_path / "copy"
-    shutil.copytree(home.path, copy)
+    shutil.copytree(home.path, copy, ignore=shutil.ignore_patterns("agent.sock"))
     (copy / "store.db-shm").unlink(missing_ok=True)
     (copy / "agent.lock").unlink()
     assert (request.param == "killed") == (copy / "store.db-wal").exists()

@@ -22,18 +22,24 @@ BODY = 100
 
 
 def test_a_row_for_each_work() -> None:
-    done = CliRunner().invoke(app, ["agent", "--messages", str(MESSAGES), "--json"])
+    words = ["agent", "--messages", str(MESSAGES), "--idle-minutes", "0.1", "--json"]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)["rows"]
     assert [row["work"] for row in rows] == list(agent.WORKS)
     for row in rows:
         assert list(row) == [column.name for column in AGENT]
         assert list(row)[: len(COLUMNS)] == COLUMNS
-        assert row["messages"] == (1 if row["work"] == "put" else MESSAGES)
+        messages = {"idle": 0, "put": 1}.get(row["work"], MESSAGES)
+        assert row["messages"] == messages
         assert row["wall_s"] > 0 and row["cpu_s"] >= 0
         is_command = row["work"] in ("log", "put")
         assert row["rss_mb"] is None if is_command else row["rss_mb"] > 1
-        if is_command or row["work"] == "start":
+        if row["work"] == "idle":
+            # Eleven a second, and 5 KB, as long as the agent polled its store.
+            assert 0 < row["wakes_per_s"] < 5 and row["write_kb"] < 64
+            assert row["plain_cpu_s"] is None
+        elif is_command or row["work"] == "start":
             assert row["ratio"] is None and row["bytes_per_message"] is None
             assert row["cpu_s"] > 0
         else:

@@ -4,6 +4,7 @@ A carrier that fails is closed, its reason noted, and opened again after a back-
 to know nothing of it: what was lost on the way is sent again in a later epoch.
 """
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
 RETRY_MS_MIN = 200
 # One peer's share of a turn, so that a chatty one does not starve the others.
 FRAMES_PER_TURN_MAX = 64
+
+log = logging.getLogger("drupelet.carrier")
 
 
 class Line:
@@ -193,6 +196,7 @@ class Line:
                     self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
                 return False
             self.heard_ms = clock.wall_ms()
+            log.debug("%s: frame of %d bytes in", self.peer.name, size)
             self._count_damaged(transport)
             self.link.received(transport.last_wire_size)
             self.live.receive(self._frame_in, size, now_ms)
@@ -236,6 +240,7 @@ class Line:
                 if self.url.scheme != "mqtt":
                     self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
                 return False
+            log.debug("%s: frame of %d bytes out", self.peer.name, size)
             self.link.sent(transport.last_wire_size)
             self._after_frame()
         return True

@@ -24,6 +24,7 @@ from drupelet_host.agent.channels import Channels
 from drupelet_host.agent.handler import Handler
 from drupelet_host.agent.learned_peers import Learner
 from drupelet_host.agent.request_server import RequestServer
+from drupelet_host.agent.supervisor import Supervisor
 from drupelet_host.agent.topics import Topics
 from drupelet_host.agent.waiter import Polled, Waiter
 from drupelet_host.base import clock
@@ -130,6 +131,7 @@ class Agent:
         self._is_poked = False  # somebody came to our socket: there may be letters
         self._server: RequestServer | None = None
         self._written_mark: dict[str, int] = {}
+        self._supervisor = Supervisor(os.environ, now_ms)
         self._mailbox_version = -1
         self._letters_wait = True
         self._letters_ms = now_ms  # when the last batch of letters was published
@@ -138,6 +140,7 @@ class Agent:
         last_peers = status.last_status(config.status_path).get("peers", [])
         self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
         self._delivered = 0
+        self._owed_since_ms: dict[bytes, int] = {}  # wall clock; peers that lack something
 
     @staticmethod
     def _is_live(peer: Peer) -> bool:
@@ -196,6 +199,7 @@ class Agent:
             if not self._patient:
                 self._first_contact()
             self._write_status()
+            self._supervisor.ready(f"serving {len(self.config.peers)} peers")
             on_ready()
             while not self.stopping:
                 self._wait(self.turn())
@@ -262,6 +266,7 @@ class Agent:
             self._waiter.wait(self.carriers, CONTACT_POLL_MS)
 
     def _finish(self) -> None:
+        self._supervisor.stopping()
         if self.handler is not None:
             self.handler.close()
         self.member.close(clock.now_ms())
@@ -300,6 +305,7 @@ class Agent:
             self._instruct()
             self.learner.turn()
             self.member.epoch(now_ms)
+            self._note_owed()
             self.channels.epoch(now_ms)
             self._events()
             if self.member.mark != self._written_mark:
@@ -321,6 +327,7 @@ class Agent:
         waits = [
             LOOK_MS - elapsed_ms(now_ms, self._looked_ms),
             self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms),
+            self._supervisor.wait_ms(now_ms),
         ]
         if self._letters_wait:
             waits.append(self._letters_rest(now_ms))
@@ -342,8 +349,9 @@ class Agent:
     def _events(self) -> bool:
         """Tell what entered the log; True when more may wait.
 
-        It is committed before it is told, and taken after.
+        It is committed before it is told, and taken after. Long work comes by here, too.
         """
+        self._supervisor.alive(clock.now_ms())
         events = self.member.events()
         if events:
             with self.output.together():
@@ -626,6 +634,15 @@ class Agent:
 
     # --- status ---
 
+    def _note_owed(self) -> None:
+        """Since when each peer has not been known to hold everything."""
+        wall_ms = clock.wall_ms()
+        for peer_id, number in self.member.numbers.items():
+            if not self.member.node.outstanding(number):
+                self._owed_since_ms.pop(peer_id, None)
+            else:
+                self._owed_since_ms.setdefault(peer_id, wall_ms)
+
     def _write_status(self) -> None:
         """Leave word for when no agent runs; a disk that is full is the store's to report."""
         self._written_mark = self.member.mark
@@ -646,6 +663,7 @@ class Agent:
                     "state": line.state if line else "by stick",
                     "reason": line.reason if line else "",
                     "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(row["id"], 0),
+                    "owed_since_ms": self._owed_since_ms.get(peer.id, 0),
                     **(line.live.status() if line else status.STICK_STATUS),
                 }
             )

@@ -10,14 +10,19 @@ _BYTE_FIRST = 0xDC80
 _BYTE_LAST = 0xDCFF
 # Of a message so much is shown to a person: five lines of a usual terminal.
 MESSAGE_CHARACTERS_MAX = 400
+# Events with a message of somebody, which is nothing for a log.
+_MESSAGE_KINDS = ("delivered", "channel")
 
 
 class Output:
     """Prints events to standard output, each at once unless they are told `together`."""
 
     def __init__(self, as_json: bool) -> None:
+        import logging  # what only prints a line does not wait for it
+
         self.as_json = as_json
         self._at_once = True
+        self._log = logging.getLogger("drupelet.event")
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -30,7 +35,13 @@ class Output:
             sys.stdout.flush()
 
     def event(self, kind: str, text: str, /, **fields: object) -> None:
-        """One line; `fields` are the JSON object's keys beside `event`."""
+        """One line; `fields` are the JSON object's keys beside `event`.
+
+        The log gets it, too, unless it has a message in it.
+        """
+        if kind not in _MESSAGE_KINDS:
+            say = self._log.warning if kind == "alarm" else self._log.info
+            say("%s: %s", kind, text)
         if self.as_json:
             print(json.dumps({"event": kind, **fields}), flush=self._at_once)
         else:

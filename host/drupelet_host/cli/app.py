@@ -26,8 +26,10 @@ from drupelet_host.cli import (
     export_verbs,
     invite_verbs,
     key_verbs,
+    live_verbs,
     log_verb,
     put_verb,
+    service_verbs,
 )
 from drupelet_host.cli.common import (
     AsJson,
@@ -140,6 +142,17 @@ def agent(
         float,
         typer.Option("--exec-timeout", min=0.1, max=86_400, help="Seconds that it may take."),
     ] = 60.0,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            help="Log what happens on standard error; twice: each frame, too.",
+        ),
+    ] = 0,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log as JSON lines.")] = False,
 ) -> None:
     """Be a member: serve the carriers until SIGTERM or Ctrl-C.
 
@@ -153,9 +166,11 @@ def agent(
     message is done; after anything else it is run again for it, later and later.
     """
     from drupelet_host.agent.loop import Agent
+    from drupelet_host.base import logs
 
     folder = home_of(home)
     settings = config.load(folder)
+    logs.begin(verbose, log_json)
     with config.lock(folder):
         printer = output.Output(as_json)
         Agent(settings, printer, wait, restored, handle_with, handle_time_s).run()
@@ -170,8 +185,17 @@ _PEER_HEADS = (
 
 
 @app.command()
-def status(home: Home = None, as_json: AsJson = False) -> None:
+def status(
+    home: Home = None,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing it, once a second, until Ctrl-C.")
+    ] = False,
+) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
+    if watch:
+        live_verbs.watch(lambda: status(home))
+        return
     from drupelet_host.view.log_view import LogView
 
     view = LogView(home_of(home))
@@ -425,6 +449,8 @@ invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
 export_verbs.register(app)
+service_verbs.register(app)
+live_verbs.register(app)
 
 
 def load_commands() -> None:

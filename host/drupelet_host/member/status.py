@@ -42,8 +42,8 @@ _STATUS_ROWS: dict[str, dict[str, type]] = {
 }
 _PEER_MAY: dict[str, type] = {
     "state": str, "reason": str, "profile": str, "mode": str, "mode_now": str, "recovering": bool,
-    "heard_ms": int, "outstanding": int, "more_outstanding": bool, "undeliverable": int,
-    "pending": int, "duplicates": int, "round_trip_ms": int, "foreign": int,
+    "heard_ms": int, "owed_since_ms": int, "outstanding": int, "more_outstanding": bool,
+    "undeliverable": int, "pending": int, "duplicates": int, "round_trip_ms": int, "foreign": int,
 }  # fmt: skip
 _STATUS_FEED: dict[str, type] = {"place": str, "reason": str, "pushed": int, "pulled": int}
 _NUMBER_MAX = 1 << 53

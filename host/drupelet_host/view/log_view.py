@@ -347,6 +347,7 @@ class LogView:
                     "reason": row.get("reason", "") if running else "",
                     "heard_ms": row.get("heard_ms", 0),
                     "outstanding": row.get("outstanding"),
+                    "owed_since_ms": row.get("owed_since_ms", 0),
                     "undeliverable": row.get("undeliverable", 0),
                     "pending": row.get("pending", 0),
                     "more_outstanding": row.get("more_outstanding", False),

@@ -20,9 +20,11 @@ from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.mqtt_anchor import CountingProxy
 from drupelet_tools.bench.table import Table
 
-WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start", "log", "put")
+WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start", "idle", "log", "put")
 # Until the agents have what they need to say to each other without a message.
 _MESSAGES_FIRST = 1
+# The agents have told each other all that they do not tell twice.
+_CALM_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Plan:
     works: Sequence[str] = WORKS
     messages: int = 10_000
     body: int = 100
+    idle_s: float = 600.0
     command: Sequence[str] = AGENT
 
 
@@ -41,12 +44,16 @@ class _Meter:
     def __init__(self, *homes: AgentHome) -> None:
         self._homes = homes
         self._before_s = {home.name: home.cpu_s for home in homes}
+        self._written_before = {home.name: home.written_bytes for home in homes}
+        self._wakes_before = {home.name: home.wakes for home in homes}
         self._begun_s = time.monotonic()
 
     def row(self, work: str, messages: int, size: int | None) -> Row:
         """The row so far. size: bytes on the carrier."""
         wall_s = time.monotonic() - self._begun_s
         cpu_s = sum(home.cpu_s - self._before_s[home.name] for home in self._homes)
+        written = max(home.written_bytes - self._written_before[home.name] for home in self._homes)
+        wakes = max(home.wakes - self._wakes_before[home.name] for home in self._homes)
         return {
             "work": work,
             "messages": messages,
@@ -58,6 +65,8 @@ class _Meter:
             "ratio": None,
             "plain_cpu_s": None,
             "plain_wall_s": None,
+            "write_kb": round(written / 1024, 1),
+            "wakes_per_s": round(wakes / wall_s, 2),
         }
 
 
@@ -86,6 +95,8 @@ def measure(plan: Plan, progress: Callable[[str], None]) -> Iterator[Row]:
             yield bench.backlog()
         if "start" in plan.works:
             yield bench.start()
+        if "idle" in plan.works:
+            yield bench.idle()
         yield from bench.commands()
 
 
@@ -222,6 +233,23 @@ class _Bench:
                     "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
                     "rss_mb": None,  # the system counts what this process has, too
                 }
+
+    def idle(self) -> Row:
+        """Both agents are up behind the broker, and nobody has anything to send."""
+        self._progress(f"idle: {self._plan.idle_s / 60:g} minutes")
+        url = f"mqtt://127.0.0.1:{self._port}/idle"
+        with open_pair(self._folder / "idle", (url, url), self._plan.command) as (a, b):
+            for home in (a, b):
+                home.start()
+                home.stop()  # a start that compiles its modules takes 7 MB more
+                home.start()
+            a.post(self._payloads[:_MESSAGES_FIRST])
+            a.settle()
+            b.told(_MESSAGES_FIRST)
+            time.sleep(min(_CALM_S, self._plan.idle_s))
+            meter = _Meter(a, b)
+            time.sleep(self._plan.idle_s)
+            return meter.row("idle", 0, None)
 
 
 def _size_of(stick: Path) -> int:

@@ -154,6 +154,16 @@ class AgentHome:
         assert self._process is not None
         return process_tree.peak_mb(self._process.pid)
 
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that the agent wrote to the disk so far; 0 when none runs."""
+        return process_tree.written_bytes(self._process.pid) if self._process else 0
+
+    @property
+    def wakes(self) -> int:
+        """How often the agent was woken so far; 0 when none runs."""
+        return process_tree.wakes(self._process.pid) if self._process else 0
+
     # --- what goes in and what is there ---
 
     @contextlib.contextmanager

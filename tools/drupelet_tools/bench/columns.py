@@ -179,7 +179,8 @@ AGENT = (
     Column("work", "stick-write: all are posted to an agent, then it visits a stick; stick-read:"
            " the other one's visit; mqtt-live: posted to one agent while both are up;"
            " mqtt-backlog: posted before the other one came; start: until an agent serves that has"
-           " so many; log: a command shows them as text; put: a command leaves one",
+           " so many; idle: both are up for --idle-minutes and nobody has anything to send; log:"
+           " a command shows them as text; put: a command leaves one",
            text=True),
     Column("messages", "messages, of 100 bytes each"),
     Column("cpu_s", "CPU seconds of the agents; mqtt: of both"),
@@ -193,6 +194,10 @@ AGENT = (
            " paho at QoS 1, one committed INSERT per message at each end; stick: of its receiver",
            "plain cpu_s"),
     Column("plain_wall_s", "seconds of the plain peer", "plain wall_s"),
+    Column("write_kb", "KB that an agent wrote to the disk (write_bytes of /proc/PID/io), of the"
+           " one that wrote more", "KB written"),
+    Column("wakes_per_s", "voluntary context switches of an agent for each second, of the one that"
+           " woke more often", "wakes/s"),
 )  # fmt: skip
 
 

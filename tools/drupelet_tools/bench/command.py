@@ -232,19 +232,21 @@ def agent(
     work: Annotated[
         list[str] | None,
         typer.Option(
-            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start, log, put;"
+            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start, idle, log, put;"
             " may be repeated.",
             show_default=False,
         ),
     ] = None,
     messages: Annotated[int, typer.Option(min=2, max=100_000, help="Of each work.")] = 10_000,
+    idle_minutes: Annotated[float, typer.Option(min=0.01, help="Of the work idle.")] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """See `help` above."""
     from drupelet_tools.bench import agent as agent_bench
     from drupelet_tools.bench.table import show
 
-    plan = agent_bench.Plan(_pick("--work", work or (), agent_bench.WORKS, str), messages)
+    works = _pick("--work", work or (), agent_bench.WORKS, str)
+    plan = agent_bench.Plan(works, messages, idle_s=idle_minutes * 60)
     try:
         rows = list(agent_bench.measure(plan, _progress))
     except BenchError as error:

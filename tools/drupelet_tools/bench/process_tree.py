@@ -81,6 +81,22 @@ def peak_mb(pid: int) -> float:
     return int(size_kb) / 1024
 
 
+def written_bytes(pid: int) -> int:
+    """Bytes that one process had the kernel write to a disk so far."""
+    return _counter(pid, "io", "write_bytes:")
+
+
+def wakes(pid: int) -> int:
+    """How often one process has gone to sleep so far, to be woken."""
+    return _counter(pid, "status", "voluntary_ctxt_switches:")
+
+
+def _counter(pid: int, name: str, head: str) -> int:
+    lines = Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace").splitlines()
+    (count,) = (int(line.split()[1]) for line in lines if line.startswith(head))
+    return count
+
+
 class Peak:
     """Watches the memory of a process tree until it is told to stop."""
 

@@ -87,6 +87,8 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
     "export": {"store", "home", "member", "view", "readers"},
     # What programs import: `from drupelet_host import open_home`.
     "api": {"base", "store", "home", "member", "requests", "agent", "view", "readers"},
+    # What stands around an agent: units, and sticks as they are plugged in.
+    "service": {"home"},
     # A program of its own, which `drupelet broker` runs.
     "broker": set(),
     "cli": {
@@ -102,6 +104,7 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
         "view",
         "readers",
         "export",
+        "service",
         "broker",
     },
     # Where the `drupelet` command begins.

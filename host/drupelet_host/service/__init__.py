@@ -1,0 +1,1 @@
+"""The agent as a service of systemd, and sticks that are exchanged with by themselves."""
