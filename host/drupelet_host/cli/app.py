@@ -12,11 +12,11 @@ import sqlite3
 import sys
 import time
 from datetime import UTC, datetime
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command_name
 
 import drupelet
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
@@ -540,8 +540,21 @@ channel_verbs.register(app)
 
 def load_commands() -> None:
     """Add the verbs of other rooms: functions `register(app)` in the group COMMANDS_GROUP."""
+    from importlib.metadata import entry_points  # 50 ms, which no verb of the host waits for
+
     for entry in entry_points(group=COMMANDS_GROUP):
         entry.load()(app)
+
+
+def _is_own_verb(words: list[str]) -> bool:
+    """Whether a command line begins with a verb of the host: no other room is loaded for it."""
+    groups = {info.name for info in app.registered_groups}
+    own = {
+        info.name or get_command_name(info.callback.__name__)
+        for info in app.registered_commands
+        if info.callback
+    }
+    return bool(words) and words[0] in own | groups
 
 
 def main() -> None:
@@ -554,7 +567,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        load_commands()
+        if not _is_own_verb(sys.argv[1:]):
+            load_commands()
         app()
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
