@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.cli import extras
+from drupelet_host.cli import exit_codes, extras
 
 ROOT = Path(__file__).parents[2]
 MODULES = tuple(module for listed in extras.EXTRA_MODULES.values() for module in listed)
@@ -53,7 +53,7 @@ def test_a_command_without_its_extra_names_it_in_one_line(
 ) -> None:
     done = bare(*(word.format(tmp_path) for word in words))
     lines = done.stderr.splitlines()
-    assert done.returncode == 1 and len(lines) == 1, done
+    assert done.returncode == exit_codes.USAGE and len(lines) == 1, done
     assert lines[0].startswith("drupelet: ") and f"pip install 'drupelet[{extra}]'" in lines[0]
 
 

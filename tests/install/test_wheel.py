@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from drupelet_host.cli import extras
+from drupelet_host.cli import exit_codes, extras
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("", *extras.EXTRA_MODULES)
@@ -230,7 +230,7 @@ def test_what_an_extra_lacks_is_one_line(installed: tuple[str, Installed], tmp_p
     assert len(results) == len(lacking)
     for (line, needed), (code, printed) in zip(lacking.items(), results, strict=True):
         named = re.fullmatch(r"drupelet: .* pip install 'drupelet\[([a-z]+)\]'\n", printed)
-        assert code == 1 and named, (line, code, printed)
+        assert code == exit_codes.USAGE and named, (line, code, printed)
         # The line names what the command needs, or a part of it that is smaller.
         assert named[1] in contained(needed) - contained(extra), (line, printed)
         assert extra or named[1] == needed, (line, printed)
@@ -255,6 +255,8 @@ def test_what_an_extra_brings_runs(installed: tuple[str, Installed], tmp_path: P
 
 
 def _base_runs(environment: Installed, tmp_path: Path) -> None:
+    page = environment.folder / "share" / "man" / "man1" / "drupelet.1"
+    assert page.read_bytes() == (ROOT / "docs" / "drupelet.1").read_bytes()
     home = ["--home", str(tmp_path / "home")]
     for words in (
         ["init", "--name", "a", "--group", "g", *home],

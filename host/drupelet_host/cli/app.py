@@ -1,7 +1,6 @@
 """The `drupelet` command.
 
-Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wrong usage, 130
-interrupted (drupelet_host.entry). `main` is the only place that turns our exceptions into these.
+`main` is the only place that turns our exceptions into the exit statuses of exit_codes.
 """
 
 import io
@@ -12,6 +11,7 @@ import sqlite3
 import sys
 import time
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,15 @@ import drupelet
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import output
-from drupelet_host.cli import channel_verbs, client_verbs, extras, invite_verbs, key_verbs
+from drupelet_host.cli import (
+    channel_verbs,
+    client_verbs,
+    exit_codes,
+    extras,
+    invite_verbs,
+    key_verbs,
+    shell_verbs,
+)
 from drupelet_host.cli.common import (
     AsJson,
     Home,
@@ -49,8 +57,6 @@ LOOK_EVERY_S = 0.1
 # How soon `drupelet broker` sees that its broker has ended.
 BROKER_LOOK_EVERY_S = 0.5
 COMMANDS_GROUP = "drupelet.commands"
-
-EXIT_FAILED = 1
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -84,12 +90,16 @@ def init(
         str, typer.Option(help="8 hex digits, unique; random if not given.", show_default=False)
     ] = "",
     home: Home = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
     folder = home_of(home)
     own_id = id_of(id) if id else os.urandom(4)
     config_path = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
     private_files.make_folder(folder / "keys")
+    if as_json:
+        output.print_json({"config": str(config_path), "name": name, "id": own_id.hex()})
+        return
     print(
         f"{config_path}: member {name} ({own_id.hex()});"
         " next: `drupelet peer add`, then `drupelet provision`"
@@ -413,7 +423,7 @@ def stick(
         if report["safe_to_unplug"]:
             print("safe to unplug")
     if not report["safe_to_unplug"]:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(exit_codes.REFUSED)
 
 
 peer_app = typer.Typer(help="Add and remove peers, also of a running agent.", no_args_is_help=True)
@@ -505,6 +515,7 @@ def export_telemetry(
 @app.command("broker")
 def serve_broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 1883,
+    as_json: AsJson = False,
 ) -> None:
     """Run an MQTT broker for this machine alone, until Ctrl-C: it listens on 127.0.0.1."""
     from drupelet_host.broker import Broker, BrokerError  # asyncio: no other verb waits for it
@@ -513,7 +524,10 @@ def serve_broker(
     url = broker.start()
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    print(url, flush=True)
+    if as_json:
+        output.print_json({"url": url})
+    else:
+        print(url, flush=True)
     try:
         while broker.running:
             if signal.sigtimedwait(signals, BROKER_LOOK_EVERY_S):
@@ -538,12 +552,16 @@ client_verbs.register(app)
 channel_verbs.register(app)
 
 
+@cache
 def load_commands() -> None:
     """Add the verbs of other rooms: functions `register(app)` in the group COMMANDS_GROUP."""
     from importlib.metadata import entry_points  # 50 ms, which no verb of the host waits for
 
     for entry in entry_points(group=COMMANDS_GROUP):
         entry.load()(app)
+
+
+shell_verbs.register(app, load_commands)
 
 
 def _is_own_verb(words: list[str]) -> bool:
@@ -569,17 +587,22 @@ def main() -> None:
     try:
         if not _is_own_verb(sys.argv[1:]):
             load_commands()
+        shell_verbs.prepare_completion()
         app()
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         output.complain(f"{name}{error.strerror or error}")
+        status = exit_codes.status_of(error)
     except UnicodeEncodeError as error:
         output.complain(f"{toml_table.shown(error.object)}: must be text in UTF-8; rename it")
+        status = exit_codes.status_of(error)
     except (DrupeletError, sqlite3.Error) as error:
         output.complain(str(error))
+        status = exit_codes.status_of(error)
     except ModuleNotFoundError as error:
         text = extras.missing_module_text(error.name or "")
         if not text:
             raise  # what every installation has is gone: this one is broken
         output.complain(text)
-    sys.exit(EXIT_FAILED)
+        status = exit_codes.status_of(error)
+    sys.exit(status)

@@ -21,6 +21,7 @@ from drupelet_host.store import database, outbox
 ANSWER_WAIT_S = 60.0
 # How often it looks for the answer.
 LOOK_EVERY_S = 0.05
+TAG_SIZES = (8, 16)
 _NEGATIVE = re.compile(r"-\.?[0-9]")
 
 
@@ -61,6 +62,12 @@ def text_path(text: str) -> Path:
     return path(text)
 
 
+def _tag_size(value: int) -> int:
+    if value not in TAG_SIZES:
+        raise typer.BadParameter("--tag is 8 or 16")
+    return value
+
+
 Home = Annotated[
     Path | None,
     typer.Option(
@@ -72,6 +79,10 @@ Home = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PeerName = Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)]
+# Where keys are made: how long a frame's tag is, and whether keys that are there are replaced.
+Tag = Annotated[int, typer.Option(callback=_tag_size, help="Bytes of each frame's tag: 8 or 16.")]
+Again = Annotated[bool, typer.Option("--again", help="Replace the keys there are.")]
 
 
 def home_of(home: Path | None) -> Path:

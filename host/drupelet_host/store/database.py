@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from drupelet.base.errors import StorageError
+from drupelet_host.base.errors import DamagedError
 
 # "DRP1": what `file` and we recognise the database by.
 APPLICATION_ID = 0x44525031
@@ -175,9 +176,9 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
-        raise StorageError(f"{path}: not a drupelet store; move it away or choose another --home")
+        raise DamagedError(f"{path}: not a drupelet store; move it away or choose another --home")
     if version != SCHEMA_VERSION:
-        raise StorageError(
+        raise DamagedError(
             f"{path}: store version {version}, this program knows {SCHEMA_VERSION};"
             " use the drupelet release that wrote it"
         )
@@ -193,7 +194,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise StorageError(explain(path, error)) from error
     if answer != "ok":
         first = str(answer).splitlines()[-1]
-        raise StorageError(f"{path}: damaged ({first}); move it away or restore a copy")
+        raise DamagedError(f"{path}: damaged ({first}); move it away or restore a copy")
 
 
 def meta_int(connection: sqlite3.Connection, key: str, default: int) -> int:
