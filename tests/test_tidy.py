@@ -202,6 +202,19 @@ def test_rooms_of_host_and_carriers_import_only_those_named(house: House) -> Non
     none(house.strangers() + house.idle())
 
 
+def test_rooms_of_the_tools_import_only_those_named() -> None:
+    """And what an owner of devices uses needs nothing that is for developers."""
+    house = rooms.TOOLS
+    assert {house.room_of(module) for module in house.modules()} - {""} == set(house.may_import)
+    none(house.strangers() + house.idle())
+    # What has no commands of its own serves both.
+    shared = {"bounded", "terminal", "descriptor_line"}
+    for product in rooms.TOOLS_PRODUCTS:
+        assert house.may_import[product] <= {*rooms.TOOLS_PRODUCTS, *shared}
+    planted = replace(house, may_import={**house.may_import, "bench": set()})
+    assert any("bench may not import" in problem for problem in planted.strangers())
+
+
 def test_modules_of_host_and_carriers_import_each_other_in_no_circle() -> None:
     """Not for types, nor when a function runs."""
     rooms.CARRIERS.check_circles()

@@ -16,10 +16,12 @@ import selectors
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 
 from drupelet.base.errors import DrupeletError
 
 _HOST = "127.0.0.1"
+_PACKAGE = "amqtt"
 # Importing amqtt takes about a second on a slow machine under load.
 _START_S_MAX = 20.0
 _STOP_S_MAX = 0.5
@@ -47,8 +49,13 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> str:
-        """Start and wait until it accepts connections; its URL. Raises BrokerError."""
+        """Start and wait until it accepts connections; its URL.
+
+        Raises BrokerError; ModuleNotFoundError where amqtt, an optional package, is not installed.
+        """
         assert not self.running
+        if find_spec(_PACKAGE) is None:
+            raise ModuleNotFoundError(f"No module named {_PACKAGE!r}", name=_PACKAGE)
         command = [sys.executable, "-m", "drupelet_host.broker", str(self.port)]
         self._process = subprocess.Popen(
             command,

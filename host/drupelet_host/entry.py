@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+# As drupelet_host.cli.exit_codes has it, which may not be loaded yet.
 _INTERRUPTED = 130
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import drupelet
 from drupelet_host.agent.loop import Agent, visit_alone
 from drupelet_host.base import clock, output
-from drupelet_host.cli import log_verb
+from drupelet_host.cli import exit_codes, log_verb
 from drupelet_host.cli.app import app
 from drupelet_host.cli.common import table
 from drupelet_host.home import config
@@ -40,9 +40,11 @@ def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """Exit status 1, nothing on standard output, one line with every part."""
-    assert done.returncode == 1, done.stdout + done.stderr
+def assert_refused(
+    done: subprocess.CompletedProcess[str], *parts: str, status: int = exit_codes.REFUSED
+) -> None:
+    """This exit status, nothing on standard output, one line with every part."""
+    assert done.returncode == status, done.stdout + done.stderr
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -75,12 +77,19 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     assert (status["name"], status["id"], status["outbox"]) == ("field", "0a0b0c0d", 1)
     assert (status["running"], status["delivered"]) == (False, 0)
     assert "agent not running" in run("status", *home).stdout
-    assert_refused(run("init", *home, "--name", "b", "--group", "g"), "is there already")
+    assert_refused(
+        run("init", *home, "--name", "b", "--group", "g"),
+        "is there already",
+        status=exit_codes.USAGE,
+    )
     file = tmp_path / "file"
     file.touch()
     refused = run("init", "--home", str(file), "--name", "b", "--group", "g")
-    assert_refused(refused, f"{file}: is there already")
-    assert_refused(run("init", "--home", str(tmp_path / "x"), "--name", "b c", "--group", "g"))
+    assert_refused(refused, f"{file}: is there already", status=exit_codes.USAGE)
+    assert_refused(
+        run("init", "--home", str(tmp_path / "x"), "--name", "b c", "--group", "g"),
+        status=exit_codes.USAGE,
+    )
     assert not (tmp_path / "x" / "drupelet.toml").exists()
 
 
@@ -195,7 +204,7 @@ def test_what_a_member_tells_of_itself(make_home: MakeHome) -> None:
 def test_a_missing_home(tmp_path: Path) -> None:
     for words in (["agent"], ["put", "x"], ["log"], ["status"], ["stick", "/tmp"]):
         done = run(words[0], "--home", str(tmp_path / "no"), *words[1:])
-        assert_refused(done, str(tmp_path / "no"), "drupelet init")
+        assert_refused(done, str(tmp_path / "no"), "drupelet init", status=exit_codes.NOT_THERE)
 
 
 def test_no_store_yet(make_home: MakeHome) -> None:
@@ -211,7 +220,11 @@ def test_no_store_yet(make_home: MakeHome) -> None:
 def test_what_cannot_be_put(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", A)
     assert_refused(home.run("put", ""), "empty message")
-    assert_refused(home.run("put", "--file", str(tmp_path / "none")), "none: cannot be read")
+    assert_refused(
+        home.run("put", "--file", str(tmp_path / "none")),
+        "none: cannot be read",
+        status=exit_codes.NOT_THERE,
+    )
     assert_refused(home.run("put", "--file", str(tmp_path)), "cannot be read")
     (tmp_path / "big").write_bytes(b"x" * 40000)
     assert_refused(home.run("put", "--file", str(tmp_path / "big")), "too long")
@@ -221,7 +234,7 @@ def test_a_damaged_store(make_home: MakeHome) -> None:
     home = make_home("a", A)
     (home.path / "store.db").write_bytes(b"garbage" * 1000)
     for words in (["agent"], ["put", "x"], ["log"], ["status"]):
-        assert_refused(home.run(*words), "store.db", "not a database")
+        assert_refused(home.run(*words), "store.db", "not a database", status=exit_codes.DAMAGED)
 
 
 def test_a_serial_device_that_is_not_there(make_home: MakeHome) -> None:
@@ -259,9 +272,9 @@ def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
 def test_a_carrier_that_is_refused(make_home: MakeHome, url: str, complaint: str) -> None:
     home = make_home("a", A)
     with (home.path / config.CONFIG_NAME).open("a") as file:
-        file.write(config.render_peer(Peer("b", B, url)))
+        file.write(f'[[peers]]\nname = "b"\nid = "{B.hex()}"\nurl = "{url}"\n')
     done = home.run("agent")
-    assert done.returncode == 1
+    assert done.returncode == (exit_codes.REFUSED if "keys" in done.stderr else exit_codes.USAGE)
     assert len(done.stderr.splitlines()) == 1
     assert complaint in done.stderr
 
@@ -269,8 +282,16 @@ def test_a_carrier_that_is_refused(make_home: MakeHome, url: str, complaint: str
 def test_peers_without_an_agent(make_home: MakeHome) -> None:
     home = make_home("a", A)
     assert_refused(home.run("peer", "add", "b", "b0000002", "gopher://x"), "gopher")
-    assert_refused(home.run("peer", "add", "b", "b0", "stick:"), "id: must be 8 hex digits")
-    assert_refused(home.run("peer", "remove", "b"), "no peer 'b'; there are: none")
+    assert_refused(
+        home.run("peer", "add", "b", "b0", "stick:"),
+        "id: must be 8 hex digits",
+        status=exit_codes.USAGE,
+    )
+    assert_refused(
+        home.run("peer", "remove", "b"),
+        "no peer 'b'; there are: none",
+        status=exit_codes.NOT_THERE,
+    )
     done = home.run("peer", "add", "b", "b0000002", "stick:", "--json")
     assert json.loads(done.stdout) == {"running": False}
     home.start()
@@ -320,7 +341,7 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     done = run("init", "--home", str(tmp_path / "file" / "h"), "--name", "a", "--group", "g")
     assert_refused(done, "cannot be made")
     done = run("init", "--home", "/proc/1/h", "--name", "a", "--group", "g")
-    assert_refused(done, "cannot be made")
+    assert_refused(done, "cannot be made", status=exit_codes.NOT_THERE)
 
 
 def test_a_stick_that_is_not_there(make_home: MakeHome, tmp_path: Path) -> None:
@@ -337,7 +358,9 @@ def test_export_where_nothing_can_be_written(make_home: MakeHome, tmp_path: Path
     home.put("x")
     (tmp_path / "file").write_text("in the way")
     assert_refused(home.run("export-telemetry", str(tmp_path / "file")), "cannot be written")
-    assert_refused(home.run("export-telemetry", "/proc/x"), "cannot be written")
+    assert_refused(
+        home.run("export-telemetry", "/proc/x"), "cannot be written", status=exit_codes.NOT_THERE
+    )
 
 
 def test_the_own_black_box_is_exported(make_home: MakeHome, tmp_path: Path) -> None:
@@ -435,7 +458,11 @@ def test_init_makes_no_home_that_others_can_read(tmp_path: Path) -> None:
     open_folder = tmp_path / "open"
     open_folder.mkdir(mode=0o755)
     words = ("init", "--home", str(open_folder), "--name", "a", "--group", "g")
-    assert_refused(run(*words), f"{open_folder}: others can get at it (mode 0755); run chmod 700")
+    assert_refused(
+        run(*words),
+        f"{open_folder}: others can get at it (mode 0755); run chmod 700",
+        status=exit_codes.USAGE,
+    )
     assert list(open_folder.iterdir()) == []
     open_folder.chmod(0o700)
     assert run(*words).returncode == 0

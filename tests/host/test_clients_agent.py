@@ -31,7 +31,7 @@ def test_an_agent_commands_pushes_and_pulls(
     second = json.loads(a.run("command", "--json", "b", "report").stdout)
     assert second["counter"] > first["counter"]
     wrong = a.run("command", "nobody", "report")
-    assert wrong.returncode == 1 and "no such peer" in wrong.stderr
+    assert wrong.returncode == 4 and "no such peer" in wrong.stderr
     wait_for(lambda: len(b.log()) == 1, "the reading")
     wait_for(lambda: a.status()["peers"][0]["outstanding"] == 0, "commands taken by a host")
 

@@ -1,6 +1,7 @@
 """The configuration: what is accepted, and one clear line for everything else."""
 
 import pwd
+import re
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from drupelet.base.hashes import group_id_into
 from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet_host.clients.public import topic_descriptor
-from drupelet_host.home import config, edit_lock
+from drupelet_host.home import config, edit, edit_lock
 from drupelet_host.home.board_kinds import BOARD_UNKNOWN, BOARDS
 from drupelet_host.home.client_ids import (
     CARRIERS_CLIENT_ID,
@@ -100,7 +101,7 @@ def test_a_home_is_not_replaced(tmp_path: Path) -> None:
         (GOOD + "budget_bytes_per_epoch = 60", "budget_bytes_per_epoch: must be a whole number"),
         (GOOD + "budget_bytes_per_epoch = true", "budget_bytes_per_epoch: must be a whole"),
         (GOOD.replace("500", "true"), "peer 1: epoch_ms: must be a whole number"),
-        (GOOD + "colour = 3", "peer 1: colour: unknown key; see docs/cli.md"),
+        (GOOD + "colour = 3", "peer 1: colour: unknown key; see docs/configuration.md"),
         (
             GOOD + 'board = "esp23"',
             r"peer 1: board: must be one of esp32, .*, host, board, not 'esp23'; did you mean"
@@ -241,6 +242,50 @@ def test_peers_are_added_and_removed_and_the_rest_stays(tmp_path: Path) -> None:
         assert (tmp_path / config.CONFIG_NAME).read_text() == kept
 
 
+@pytest.mark.parametrize(
+    ("text", "removed", "kept"),
+    [
+        (  # a comment before a table belongs to it, also where the table before it goes
+            "{0}\n[[peers]]\n{1}  # ours\n\n# the cellar\n[[peers]]\n{2}\n# the end\n",
+            "one",
+            "{0}\n\n# the cellar\n[[peers]]\n{2}\n# the end\n",
+        ),
+        (
+            "{0}\n[[peers]]\n{1}\n# the cellar\n[[peers]]\n{2}\n# the feed\n[feed]\n"
+            "watch = true\n",
+            "two",
+            "{0}\n[[peers]]\n{1}\n# the cellar\n# the feed\n[feed]\nwatch = true\n",
+        ),
+        (  # the only one, with a table behind it
+            "{0}\n[[peers]]\n{1}\n# the feed\n[feed]  # here\nwatch   =   true\n",
+            "one",
+            "{0}\n# the feed\n[feed]  # here\nwatch   =   true\n",
+        ),
+        (  # as a person may write them, too
+            '{0}\npeers = [\n  {{ name = "one", id = "00000011", url = "stick:" }},  # ours\n]\n',
+            "one",
+            "{0}\n",
+        ),
+    ],
+)
+def test_what_a_person_wrote_stays(tmp_path: Path, text: str, removed: str, kept: str) -> None:
+    head = "# by hand\nname='host'\n" + 'id = "0000000a"   # ours\ngroup = "g"\nepoch_ms = 1_000'
+    rows = [f'name = "{name}"\nid = "000000{number}"\nurl = "stick:"'
+            for name, number in (("one", 11), ("two", 12))]  # fmt: skip
+    load(tmp_path, text.format(head, *rows))
+    file = tmp_path / config.CONFIG_NAME
+    before = file.read_text()
+    config.remove_peer(tmp_path, removed)
+    assert file.read_text() == kept.format(head, *rows)
+    file.write_text(before)
+    config.add_peer(tmp_path, Peer("x", b"xxxx", "stick:"))
+    if "# the feed" in before:
+        assert "# the feed\n[feed]" in file.read_text()
+    config.remove_peer(tmp_path, "x")
+    # An empty line may stay where the table was.
+    assert re.sub(r"\n\n+", "\n", file.read_text()) == re.sub(r"\n\n+", "\n", before)
+
+
 def test_two_that_add_a_peer_at_once_lose_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +302,7 @@ def test_two_that_add_a_peer_at_once_lose_none(
             second.join(0.3)
         return found
 
-    monkeypatch.setattr(config, "load", slow)
+    monkeypatch.setattr(edit, "load", slow)
     config.add_peer(tmp_path, b)
     second.join(10)
     assert {peer.name for peer in whole(tmp_path).peers} == {made.peers[0].name, "b", "c"}
@@ -278,17 +323,32 @@ def test_who_changes_the_file_for_ever_is_not_waited_for(
     assert config.remove_peer(tmp_path, "a").name == "a"
 
 
-def test_what_the_command_cannot_change_is_left_alone(tmp_path: Path) -> None:
+def test_peers_in_one_list_are_changed_too(tmp_path: Path) -> None:
     head, _, rows = GOOD.partition("[[peers]]\n")
     inline = head + "peers = [{" + ", ".join(rows.split("\n")[:-1]) + "}]\n"
-    load(tmp_path, inline)
+    peer = load(tmp_path, inline).peers[0]
+    extra = Peer("b", b"bbbb", "stick:")
+    config.add_peer(tmp_path, extra)
+    assert config.load(tmp_path).peers == (peer, extra)
+    config.remove_peer(tmp_path, peer.name)
+    assert config.load(tmp_path).peers == (extra,)
+    config.remove_peer(tmp_path, "b")
+    assert (tmp_path / config.CONFIG_NAME).read_text() == head
+
+
+def test_a_change_that_says_something_else_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(tmp_path, GOOD)
+    monkeypatch.setattr(edit, "_append_peer", lambda _document, _peer: None)
+    monkeypatch.setattr(edit, "_delete_peer", lambda _document, _index: None)
     for change in (
         lambda: config.remove_peer(tmp_path, "a"),
         lambda: config.add_peer(tmp_path, Peer("b", b"bbbb", "stick:")),
     ):
         with pytest.raises(ConfigError, match="edit it and restart"):
             change()
-        assert (tmp_path / config.CONFIG_NAME).read_text() == inline
+        assert (tmp_path / config.CONFIG_NAME).read_text() == GOOD
 
 
 def test_a_public_group_is_the_topics(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_byte_order_mark_is_no_error(make_home: MakeHome) -> None:
     assert home.run("status").returncode == 0
     path.write_text("x = " + "[" * 2000)
     done = home.run("status")
-    assert done.returncode == 1 and "not valid TOML" in done.stderr
+    assert done.returncode == 2 and "not valid TOML" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

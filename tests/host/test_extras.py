@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host.cli import extras
+from drupelet_host.cli import exit_codes, extras
 
 ROOT = Path(__file__).parents[2]
 MODULES = tuple(module for listed in extras.EXTRA_MODULES.values() for module in listed)
@@ -35,10 +35,11 @@ def bare(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (["demo", "--out", "{}/demo"], "flash"),
+        (["broker", "--port", "0"], "broker"),
+        (["demo", "--out", "{}/demo"], "telemetry"),
         (["bench", "ram", "--set", "micro"], "flash"),
         (["bench", "cpu"], "flash"),
-        (["bench", "ingest"], "telemetry"),
+        (["bench", "ingest"], "bench"),
         (["telemetry", "ingest", "{}", "--lake", "{}/lake"], "telemetry"),
         (["telemetry", "report", "--lake", "{}", "--html", "{}/page.html"], "telemetry"),
         (["telemetry", "query", "SELECT 1", "--lake", "{}"], "telemetry"),
@@ -52,7 +53,7 @@ def test_a_command_without_its_extra_names_it_in_one_line(
 ) -> None:
     done = bare(*(word.format(tmp_path) for word in words))
     lines = done.stderr.splitlines()
-    assert done.returncode == 1 and len(lines) == 1, done
+    assert done.returncode == exit_codes.USAGE and len(lines) == 1, done
     assert lines[0].startswith("drupelet: ") and f"pip install 'drupelet[{extra}]'" in lines[0]
 
 
@@ -60,6 +61,21 @@ def test_a_command_without_its_extra_names_it_in_one_line(
 def test_help_needs_no_extra(room: str) -> None:
     done = bare(*room.split(), "--help")
     assert (done.returncode, done.stderr) == (0, "") and "Usage" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["version", "put --help", "peer add --help", "status --help"])
+def test_a_verb_of_the_host_loads_no_tools(words: str) -> None:
+    source = (
+        "import atexit, sys; from drupelet_host import entry\n"
+        "slow = ('drupelet_tools', 'importlib.metadata', 'rich', 'jinja2', 'tomlkit', 'asyncio')\n"
+        "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"
+        "entry.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, *words.split()], capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done
 
 
 @pytest.mark.parametrize("kind", ["small", "sticks"])
@@ -72,8 +88,9 @@ def test_each_module_of_an_extra_leads_to_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extra, listed in project["optional-dependencies"].items():
         for requirement in listed:
-            if requirement == "drupelet[flash]":
-                continue  # what that extra brings, this one does, too
+            if match := re.fullmatch(r"drupelet\[([a-z,]+)\]", requirement):
+                assert extras.EXTRA_CONTAINS[extra] == tuple(match[1].split(","))
+                continue
             name = re.split("[<>=]", requirement)[0].removesuffix("-python")
             text = extras.missing_module_text(name.replace("-", "_"))
             assert text.endswith(f"pip install 'drupelet[{extra}]'"), requirement

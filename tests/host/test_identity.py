@@ -96,7 +96,7 @@ def test_a_home_that_no_longer_fits_its_store_does_not_start(
         ("put", "x"),
     ):
         refused = home.run(*words)
-        assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1, refused.stderr
+        assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1, refused.stderr
         assert message in refused.stderr and "drupelet init --home" in refused.stderr
     assert message in checks(home, doctor.FAIL)["identity"]
     assert json.loads(home.run("doctor", "--json").stdout)["state"] == doctor.FAIL

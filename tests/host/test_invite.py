@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from drupelet_host.base import clock
+from drupelet_host.cli import exit_codes
 from drupelet_host.home import config, private_files
 from drupelet_host.home.config import Peer
 from drupelet_host.keys import invitation_bytes, invite
@@ -147,7 +148,9 @@ def test_it_is_withdrawn(homes: tuple[Home, Home, Path]) -> None:
     done(bob.run("join", file))  # nothing tells it; the reply is what is refused
     assert_refused(alice.run("join", str(usb / "i.reply")), "answers no open invitation")
     none_waits = "bob: no invitation and no join waits; there are: none"
-    assert_refused(alice.run("invite", "bob", "--withdraw"), none_waits)
+    assert_refused(
+        alice.run("invite", "bob", "--withdraw"), none_waits, status=exit_codes.NOT_THERE
+    )
     # Who joined ends it at its own end.
     answer = json.loads(done(bob.run("invite", "alice", "--withdraw", "--json")))
     assert answer == {"peer": "alice", "state": "withdrawn"} and keys_column(bob) == []
@@ -156,14 +159,22 @@ def test_it_is_withdrawn(homes: tuple[Home, Home, Path]) -> None:
     bob_words = words_of(bob, "join", str(usb / "j"))
     words_of(alice, "join", str(usb / "j.reply"))
     done(alice.run("invite", "bob", "--withdraw"))
-    assert_refused(confirm(alice, "bob", bob_words), "nobody of that name has joined")
+    assert_refused(
+        confirm(alice, "bob", bob_words),
+        "nobody of that name has joined",
+        status=exit_codes.NOT_THERE,
+    )
     assert look(alice.path / "keys", B_ID) == []
 
 
 def test_what_withdraw_refuses(homes: tuple[Home, Home, Path]) -> None:
     alice, _, usb = homes
     (alice.path / "out.pairing").touch()
-    assert_refused(alice.run("invite", "../out", "--withdraw"), "no invitation and no join waits")
+    assert_refused(
+        alice.run("invite", "../out", "--withdraw"),
+        "no invitation and no join waits",
+        status=exit_codes.NOT_THERE,
+    )
     assert (alice.path / "out.pairing").exists()
     for more in ([], ["--to", str(usb / "x"), "--withdraw"]):
         refused = alice.run("invite", "bob", *more)
@@ -203,9 +214,15 @@ def test_what_join_and_confirm_refuse(homes: tuple[Home, Home, Path], make_home:
     assert_refused(alice.run("invite", "bob", "--to", str(file)), "is there already")
     assert_refused(alice.run("invite", "alice", "--to", str(usb / "x")), "is this home itself")
     assert_refused(alice.run("invite", "../x", "--to", str(usb / "x")), "is no name of a member")
-    assert_refused(confirm(bob, "alice", "x"), "nobody of that name has joined; there are: none")
+    assert_refused(
+        confirm(bob, "alice", "x"),
+        "nobody of that name has joined; there are: none",
+        status=exit_codes.NOT_THERE,
+    )
     assert_refused(bob.run("join", str(usb)), "no ordinary file")
-    assert_refused(bob.run("join", str(usb / "none")), "cannot be read")
+    assert_refused(
+        bob.run("join", str(usb / "none")), "cannot be read", status=exit_codes.NOT_THERE
+    )
     (usb / "junk").write_bytes(os.urandom(100))
     assert_refused(bob.run("join", str(usb / "junk")), "damaged")
     other = make_home("carol", C)

@@ -64,7 +64,7 @@ def test_every_command_refuses_it_in_one_line(tmp_path: Path, words: list[str]) 
     done = subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 1 and done.stdout == "", done
+    assert done.returncode == 2 and done.stdout == "", done
     assert len(done.stderr.splitlines()) == 1
     assert f"{LAKE}: only files and folders of this machine" in done.stderr
     assert os.listdir(tmp_path) == ["in"]

@@ -18,7 +18,7 @@ from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.loop import Agent, visit_alone
 from drupelet_host.agent.stick_visit import _link
 from drupelet_host.base.output import Output
-from drupelet_host.cli import app
+from drupelet_host.cli import app, exit_codes
 from drupelet_host.cli.common import id_of
 from drupelet_host.home import config
 from drupelet_host.home.config import ConfigError, Peer
@@ -40,7 +40,11 @@ A, B = 0xA0000001, bytes.fromhex("b0000002")
 
 def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> None:
     new = ["--home", str(tmp_path / "new"), "--group", "g"]
-    assert_refused(run("init", *new, "--name", "a", "--id", "40 00 00 00"), "id: must be 8 hex")
+    assert_refused(
+        run("init", *new, "--name", "a", "--id", "40 00 00 00"),
+        "id: must be 8 hex",
+        status=exit_codes.USAGE,
+    )
     for nobody in ("00000000", "FFFFFFFF"):
         with pytest.raises(ConfigError, match="stands for nobody; choose another"):
             id_of(nobody)
@@ -57,7 +61,11 @@ def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> N
     ):
         with pytest.raises(ConfigError, match=f"peer 1: url: .*{why}"):
             config.add_peer(home.path, Peer("b", B, url))
-    assert_refused(home.run("peer", "add", "b", "zz", "stick:"), "8 hex digits (4 bytes), not")
+    assert_refused(
+        home.run("peer", "add", "b", "zz", "stick:"),
+        "8 hex digits (4 bytes), not",
+        status=exit_codes.USAGE,
+    )
     assert config.load(home.path).peers == ()
 
 
@@ -83,7 +91,9 @@ def test_bytes_that_are_no_text(make_home: MakeHome, tmp_path: Path) -> None:
         (["--name", bad, "--group", "g"], "name"),
     ):
         done = run("init", "--home", str(new), *words)
-        assert_refused(done, f"{key}: must be text in UTF-8, not '\\udcff'")
+        assert_refused(
+            done, f"{key}: must be text in UTF-8, not '\\udcff'", status=exit_codes.USAGE
+        )
         assert not new.exists()  # nothing that blocks the next try
     home = make_home("a", A)
     before = (home.path / config.CONFIG_NAME).read_bytes()
@@ -91,7 +101,9 @@ def test_bytes_that_are_no_text(make_home: MakeHome, tmp_path: Path) -> None:
         ["b", "b0000002", "stick:", "--board", bad],
         ["b", "b0000002", f"stick:///{bad}"],
     ):
-        assert_refused(home.run("peer", "add", *more), "must be text in UTF-8")
+        assert_refused(
+            home.run("peer", "add", *more), "must be text in UTF-8", status=exit_codes.USAGE
+        )
     assert [path.name for path in home.path.iterdir()] == [config.CONFIG_NAME]
     assert (home.path / config.CONFIG_NAME).read_bytes() == before
     assert_refused(run("group", "topic", bad), r"topic '\udcff': must be text in UTF-8")
@@ -125,9 +137,11 @@ def test_a_message_that_the_locale_has_no_letters_for(
 def test_a_name_that_would_break_the_file(tmp_path: Path) -> None:
     new = ["--home", str(tmp_path / "new")]
     done = run("init", *new, "--name", 'a"b', "--group", "g")
-    assert_refused(done, "name: use 1 to 32 letters")
+    assert_refused(done, "name: use 1 to 32 letters", status=exit_codes.USAGE)
     done = run("init", *new, "--name", "a", "--group", 20_000 * "\x01")
-    assert_refused(done, f"would be longer than {config.CONFIG_SIZE_MAX} bytes")
+    assert_refused(
+        done, f"would be longer than {config.CONFIG_SIZE_MAX} bytes", status=exit_codes.USAGE
+    )
     assert not list(tmp_path.iterdir())
 
 

@@ -180,7 +180,7 @@ def test_peers_come_and_go_while_the_agent_runs(make_home: MakeHome) -> None:
         wait_for_logs([a, b, c], 9)
         assert [len(home.log()) for home in (a, b, c)] == [9, 9, 9]
         again = a.run("peer", "add", "b", "b0000002", url)
-        assert again.returncode == 1 and "used twice" in again.stderr
+        assert again.returncode == 2 and "used twice" in again.stderr
         wrong = a.run("peer", "add", "d", "d0000004", "gopher://x")
         assert wrong.returncode == 1 and len(wrong.stderr.splitlines()) == 1
         assert [peer["name"] for peer in a.status()["peers"]] == ["c", "b"]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.seal.record import RECORD_SIZE, first_key
+from drupelet_host.cli import exit_codes
 from drupelet_host.cli.app import app
 from drupelet_host.home import config
 from drupelet_host.home.config import Peer
@@ -198,7 +199,11 @@ def test_what_cannot_be_provisioned(make_home: MakeHome, tmp_path: Path) -> None
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
     folder = flash_of(tmp_path, "flash")
     flash = to_flash(folder)
-    assert_refused(home.run("provision", "x", "--to", flash), "no such peer, there are: A")
+    assert_refused(
+        home.run("provision", "x", "--to", flash),
+        "no such peer, there are: A",
+        status=exit_codes.NOT_THERE,
+    )
     assert_refused(home.run("provision", "40000000", "--to", flash), "is this home itself")
     assert_refused(home.run("provision", "A", "--to", flash + "x"), "no such folder")
     assert_refused(home.run("provision", "A", "--to", "mqtt://localhost/t"), "over serial:")

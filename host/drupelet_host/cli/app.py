@@ -1,7 +1,6 @@
 """The `drupelet` command.
 
-Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wrong usage, 130
-interrupted (drupelet_host.entry). `main` is the only place that turns our exceptions into these.
+`main` is the only place that turns our exceptions into the exit statuses of exit_codes.
 """
 
 import os
@@ -9,11 +8,12 @@ import signal
 import sqlite3
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import entry_points
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command_name
 
 import drupelet
 from drupelet.base.errors import DrupeletError, StorageError
@@ -22,6 +22,7 @@ from drupelet_host.base import output
 from drupelet_host.cli import (
     channel_verbs,
     client_verbs,
+    exit_codes,
     exits,
     export_verbs,
     invite_verbs,
@@ -30,6 +31,7 @@ from drupelet_host.cli import (
     log_verb,
     put_verb,
     service_verbs,
+    shell_verbs,
 )
 from drupelet_host.cli.common import (
     AsJson,
@@ -41,7 +43,6 @@ from drupelet_host.cli.common import (
     table,
     text_path,
 )
-from drupelet_host.cli.exits import EXIT_FAILED
 from drupelet_host.home import config, private_files
 from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.member.status import foreign_text, jams
@@ -98,6 +99,7 @@ def init(
         str, typer.Option(help="With --beside: how the two reach each other.")
     ] = STICK_BY_REQUEST,
     home: Home = None,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
     own_id = id_of(id) if id else os.urandom(4)
@@ -113,6 +115,9 @@ def init(
         config_path = config.create(settings)
         private_files.make_folder(settings.home / "keys")
         next_step = "next: `drupelet peer add`, then `drupelet provision`, or `drupelet invite`"
+    if as_json:
+        output.print_json({"config": str(config_path), "name": name, "id": own_id.hex()})
+        return
     print(f"{config_path}: member {name} ({own_id.hex()}); {next_step}")
 
 
@@ -327,7 +332,7 @@ def stick(
         if report["safe_to_unplug"]:
             print("safe to unplug")
     if not report["safe_to_unplug"]:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(exit_codes.REFUSED)
 
 
 peer_app = typer.Typer(help="Add and remove peers, also of a running agent.", no_args_is_help=True)
@@ -417,6 +422,7 @@ def export_telemetry(
 @app.command("broker")
 def serve_broker(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 1883,
+    as_json: AsJson = False,
 ) -> None:
     """Run an MQTT broker for this machine alone, until Ctrl-C: it listens on 127.0.0.1."""
     from drupelet_host.broker import Broker, BrokerError  # asyncio: no other verb waits for it
@@ -425,7 +431,10 @@ def serve_broker(
     url = broker.start()
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    print(url, flush=True)
+    if as_json:
+        output.print_json({"url": url})
+    else:
+        print(url, flush=True)
     try:
         while broker.running:
             if signal.sigtimedwait(signals, BROKER_LOOK_EVERY_S):
@@ -453,10 +462,27 @@ service_verbs.register(app)
 live_verbs.register(app)
 
 
+@cache
 def load_commands() -> None:
     """Add the verbs of other rooms: functions `register(app)` in the group COMMANDS_GROUP."""
+    from importlib.metadata import entry_points  # 50 ms, which no verb of the host waits for
+
     for entry in entry_points(group=COMMANDS_GROUP):
         entry.load()(app)
+
+
+shell_verbs.register(app, load_commands)
+
+
+def _is_own_verb(words: list[str]) -> bool:
+    """Whether a command line begins with a verb of the host: no other room is loaded for it."""
+    groups = {info.name for info in app.registered_groups}
+    own = {
+        info.name or get_command_name(info.callback.__name__)
+        for info in app.registered_commands
+        if info.callback
+    }
+    return bool(words) and words[0] in own | groups
 
 
 def main() -> None:
@@ -468,14 +494,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    if sys.argv[1:2] not in [[name] for name in _own_names()]:
+    if not _is_own_verb(sys.argv[1:]):
         load_commands()  # it takes as long as a quick command does
+    shell_verbs.prepare_completion()
     app()
-
-
-def _own_names() -> list[str]:
-    """The verbs of this room, of which no other room has one."""
-    commands = [
-        info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands
-    ]
-    return commands + [info.name for info in app.registered_groups if isinstance(info.name, str)]

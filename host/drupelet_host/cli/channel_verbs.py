@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
 
 def _known(settings: Config, name: str) -> None:
     if name not in [channel.name for channel in settings.channels]:
-        raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")
+        raise config.NotThereError(
+            f"{name}: no such channel; drupelet.toml has [[channels]] for them"
+        )
 
 
 def put(

@@ -15,6 +15,7 @@ from drupelet_host.home import config, toml_table
 from drupelet_host.requests.client import ask
 from drupelet_host.requests.shapes import Request
 
+TAG_SIZES = (8, 16)
 _NEGATIVE = re.compile(r"-\.?[0-9]")
 
 
@@ -55,6 +56,12 @@ def text_path(text: str) -> Path:
     return path(text)
 
 
+def _tag_size(value: int) -> int:
+    if value not in TAG_SIZES:
+        raise typer.BadParameter("--tag is 8 or 16")
+    return value
+
+
 Home = Annotated[
     Path | None,
     typer.Option(
@@ -66,6 +73,10 @@ Home = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PeerName = Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)]
+# Where keys are made: how long a frame's tag is, and whether keys that are there are replaced.
+Tag = Annotated[int, typer.Option(callback=_tag_size, help="Bytes of each frame's tag: 8 or 16.")]
+Again = Annotated[bool, typer.Option("--again", help="Replace the keys there are.")]
 
 
 def home_of(home: Path | None) -> Path:

@@ -1,4 +1,7 @@
-"""How a command ends: 0, or 1 with one line on standard error; a traceback only by our mistake."""
+"""How a command ends: 0, or a status of exit_codes with one line on standard error.
+
+A traceback comes only of our own mistakes.
+"""
 
 import io
 import sqlite3
@@ -7,13 +10,12 @@ from collections.abc import Callable
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
+from drupelet_host.cli import exit_codes
 from drupelet_host.home import toml_table
-
-EXIT_FAILED = 1
 
 
 def end_with(run: Callable[[], None]) -> None:
-    """Run a command; exit with EXIT_FAILED if it fails."""
+    """Run a command; exit with the status of its error if it fails."""
     # What others wrote has letters that no older locale knows, and a path may be no UTF-8: it is
     # told as it is.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -24,10 +26,13 @@ def end_with(run: Callable[[], None]) -> None:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         output.complain(f"{name}{error.strerror or error}")
+        status = exit_codes.status_of(error)
     except UnicodeEncodeError as error:
         output.complain(f"{toml_table.shown(error.object)}: must be text in UTF-8; rename it")
+        status = exit_codes.status_of(error)
     except (DrupeletError, sqlite3.Error) as error:
         output.complain(str(error))
+        status = exit_codes.status_of(error)
     except ModuleNotFoundError as error:
         from drupelet_host.cli import extras
 
@@ -35,4 +40,5 @@ def end_with(run: Callable[[], None]) -> None:
         if not text:
             raise  # what every installation has is gone: this one is broken
         output.complain(text)
-    sys.exit(EXIT_FAILED)
+        status = exit_codes.status_of(error)
+    sys.exit(status)

@@ -9,7 +9,7 @@ import typer
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
-from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of
+from drupelet_host.cli.common import Again, AsJson, Home, Tag, ask_agent, home_of
 from drupelet_host.home import config
 from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.requests.shapes import Reload
@@ -32,7 +32,6 @@ File = Annotated[
 Url = Annotated[
     str, typer.Option(help="How the peer is reached, if drupelet.toml does not know it yet.")
 ]
-Again = Annotated[bool, typer.Option("--again", help="Replace the keys there are.")]
 Days = Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How many days it is good for.")]
 Qr = Annotated[bool, typer.Option("--qr", help="Draw it as a QR code on the screen, too.")]
 Words = Annotated[bool, typer.Option("--words", help="Show it as words to read out, too.")]
@@ -59,7 +58,7 @@ def invite(
     to: To = "",
     url: Url = STICK_BY_REQUEST,
     days: Days = DAYS_DEFAULT,
-    tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
+    tag: Tag = 8,
     again: Again = False,
     qr: Qr = False,
     words: Words = False,
@@ -74,8 +73,6 @@ def invite(
     """
     from drupelet_host.keys import invite as invites
 
-    if tag not in (8, 16):
-        raise typer.BadParameter("--tag is 8 or 16")
     if withdraw == bool(to):
         raise typer.BadParameter("give either --to FILE, or --withdraw alone")
     settings = config.load(home_of(home))

@@ -9,12 +9,21 @@ import typer
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
-from drupelet_host.cli.common import AsJson, Home, ask_agent, home_of, table
+from drupelet_host.cli import exit_codes
+from drupelet_host.cli.common import (
+    Again,
+    AsJson,
+    Home,
+    PeerName,
+    Tag,
+    ask_agent,
+    home_of,
+    table,
+)
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
 from drupelet_host.requests.shapes import ChangeKeys
 
-EXIT_FAILED = 1
 # What the two sides of a chain class are called in a table.
 _CLASS_HEADS = ("live out/in", "stick out/in")
 
@@ -73,7 +82,7 @@ BoardEnd = Annotated[
 
 
 def provision(
-    name: Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)],
+    name: PeerName,
     to: Annotated[
         str,
         typer.Option(
@@ -89,8 +98,8 @@ def provision(
         ),
     ] = "",
     with_to: WithTo = "",
-    tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
-    again: Annotated[bool, typer.Option("--again", help="Replace the keys there are.")] = False,
+    tag: Tag = 8,
+    again: Again = False,
     link: BoardEnd = "",
     home: Home = None,
     as_json: AsJson = False,
@@ -105,8 +114,6 @@ def provision(
 
     if bool(with_name) != bool(with_to):
         raise typer.BadParameter("--with and --with-to go together")
-    if tag not in (8, 16):
-        raise typer.BadParameter("--tag is 8 or 16")
     settings = config.load(home_of(home))
     if with_name:
         kid = provision_pair(settings, (name, with_name), (to, with_to), tag, again)
@@ -155,10 +162,7 @@ def _epochs(chain: dict[str, Any] | None) -> str:
     return "-" if chain is None else f"{chain['out_epoch']}/{chain['in_epoch']}"
 
 
-Name = Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)]
-
-
-def rotate(name: Name, home: Home = None, as_json: AsJson = False) -> None:
+def rotate(name: PeerName, home: Home = None, as_json: AsJson = False) -> None:
     """Give a peer a new root over the links there are, a one-way stick included."""
     done = _change("rotate", name, home)
     if as_json:
@@ -168,7 +172,7 @@ def rotate(name: Name, home: Home = None, as_json: AsJson = False) -> None:
               " keys go once the peer is heard under the new")  # fmt: skip
 
 
-def revoke(name: Name, home: Home = None, as_json: AsJson = False) -> None:
+def revoke(name: PeerName, home: Home = None, as_json: AsJson = False) -> None:
     """Refuse a peer from now on: its keys are wiped here, and the other peers are told."""
     done = _change("revoke", name, home)
     if as_json:
@@ -259,4 +263,4 @@ def doctor(home: Home = None, as_json: AsJson = False) -> None:
             if check.remedy:
                 output.line(f"      -> {check.remedy}")
     if state == doctors.FAIL:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(exit_codes.REFUSED)

@@ -25,7 +25,7 @@ from drupelet_host.clients.command_host import (
 from drupelet_host.clients.feed_notices import Feeds
 from drupelet_host.home import private_files
 from drupelet_host.home.board_kinds import BOARD_HOST
-from drupelet_host.home.config import FAMILY_BSP_NAME, Config, Peer
+from drupelet_host.home.config import FAMILY_BSP_NAME, Config, NotThereError, Peer
 from drupelet_host.keys.key_folder import is_revoked
 
 # The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
@@ -50,11 +50,11 @@ def command_root(settings: Config) -> bytes:
 
 
 def find_peer(settings: Config, name: str) -> bytes:
-    """The id of a peer by name or id; raises CommandError."""
+    """The id of a peer by name or id; raises NotThereError."""
     for peer in settings.peers:
         if name in (peer.name, peer.id.hex()):
             return peer.id
-    raise CommandError(f"{name}: no such peer; see `drupelet status`")
+    raise NotThereError(f"{name}: no such peer; see `drupelet status`")
 
 
 def write_key(settings: Config, name: str, folder: Path) -> Path:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.home import private_files
-from drupelet_host.home.toml_table import Table, quoted, shown
+from drupelet_host.home.toml_table import Table, shown
 from drupelet_transports.common.url import Url, parse_url
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class BrokerSettings:
     def parsed(self) -> Url:
         """The URL taken apart; its path means nothing."""
         return parse_url(f"{self.url.rstrip('/')}/{_ANY_PREFIX}")
+
+    def files(self) -> list[tuple[str, Path]]:
+        """The keys of the files that it names, each with its path."""
+        named = [(key, getattr(self, key)) for key in _FILES]
+        return [(key, path) for key, path in named if path is not None]
 
     @property
     def secrets(self) -> list[Path]:
@@ -88,16 +93,6 @@ def _file(part: Table, key: str, home: Path) -> Path | None:
         part.take(key)  # so that it is known to exist
         return None
     return home / Path(part.text(key)).expanduser()
-
-
-def render_table(broker: BrokerSettings) -> str:
-    """The table's lines, as `read_table` reads them back."""
-    lines = [f"url = {quoted(broker.url)}"]
-    for key in _FILES:
-        path = getattr(broker, key)
-        if path is not None:
-            lines.append(f"{key} = {quoted(str(path))}")
-    return "\n".join(lines) + "\n"
 
 
 def access(brokers: tuple[BrokerSettings, ...], url: Url) -> "Access":

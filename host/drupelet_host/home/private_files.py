@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from drupelet.base.errors import DrupeletError, StorageError
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.home import file_lock
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -97,7 +98,7 @@ def read(path: Path, size_max: int) -> bytes:
     finally:
         os.close(fd)
     if len(content) > size_max:
-        raise StorageError(f"{path}: longer than {size_max} bytes; it is not ours")
+        raise DamagedError(f"{path}: longer than {size_max} bytes; it is not ours")
     return content
 
 
@@ -111,7 +112,7 @@ def secret(path: Path, size: int, remedy: str) -> bytes:
         replace(path, os.urandom(size))
     content = read(path, size)
     if len(content) != size:
-        raise StorageError(f"{path}: cut short; {remedy}")
+        raise DamagedError(f"{path}: cut short; {remedy}")
     return content
 
 

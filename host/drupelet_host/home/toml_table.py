@@ -27,6 +27,10 @@ class ConfigError(DrupeletError):
     """The configuration is missing or wrong; the text names the file, the key and the remedy."""
 
 
+class NotThereError(ConfigError):
+    """A peer, a channel or an invitation of that name does not exist; the text names those."""
+
+
 def is_name(text: str) -> bool:
     """Whether a text is a name that needs no quotes anywhere, a file's name included."""
     return bool(_NAME.fullmatch(text))
@@ -145,14 +149,6 @@ class Table:
         """Raise ConfigError for a key that nobody asked for."""
         for key in self.values:
             meant = difflib.get_close_matches(key, sorted(self._asked), 1)
-            known = "see docs/cli.md for those there are"
+            known = "see docs/configuration.md for those there are"
             remedy = f"did you mean {meant[0]!r}?" if meant else known
             raise self.wrong(key, f"unknown key; {remedy}")
-
-
-def quoted(text: str) -> str:
-    """A text as TOML's basic string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return (
-        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
-    )

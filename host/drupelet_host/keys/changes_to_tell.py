@@ -23,6 +23,7 @@ from drupelet.seal.control import end_waiting
 from drupelet.seal.issue import Issuer, rekey
 from drupelet.seal.record import FLAG_TAG16, RECORD_SIZE
 from drupelet.seal.seal import Seal
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.home import private_files
 from drupelet_host.keys import issued_pairs
 from drupelet_host.keys.key_folder import (
@@ -87,7 +88,7 @@ def load(folder: Path, peer_id: bytes) -> Tell:
             if len(made.root) != _ROOT_SIZE:
                 raise ValueError("no root")
         return made
-    raise StorageError(f"{path}: is damaged; remove it and run the command again")
+    raise DamagedError(f"{path}: is damaged; remove it and run the command again")
 
 
 def _revoked(said: object) -> dict[bytes, int]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
 from drupelet.seal.record import FLAG_ISSUER, FLAG_PACKS, FLAG_TAG16, install
 from drupelet_host.base import clock
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.home import config, private_files
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.home.toml_table import is_name, shown
@@ -110,9 +111,9 @@ def _load(path: Path) -> Pairing:
             Secret(bytes.fromhex(kept["private"])), reply, str(kept["url"]),  # type: ignore[arg-type]
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, KeysError):
-        raise StorageError(f"{path}: damaged; remove it, then invite anew") from None
+        raise DamagedError(f"{path}: damaged; remove it, then invite anew") from None
     if not isinstance(invitation, Invitation) or isinstance(reply, Invitation):
-        raise StorageError(f"{path}: damaged; remove it, then invite anew")
+        raise DamagedError(f"{path}: damaged; remove it, then invite anew")
     return pairing
 
 
@@ -187,11 +188,11 @@ def invite(
 
 
 def withdraw(settings: Config, name: str) -> None:
-    """Forget what is under way with a peer, its private key first; raises KeysError for none."""
+    """Forget what is under way with a peer, its private key first; or NotThereError."""
     with _changing(settings) as waiting:
         names = [pairing.name for pairing in waiting]
         if name not in names:
-            raise KeysError(
+            raise config.NotThereError(
                 f"{name}: no invitation and no join waits; there are: {', '.join(names) or 'none'}"
             )
         private_files.remove(_path(settings, name))
@@ -304,7 +305,7 @@ def confirm(settings: Config, name: str, words: str) -> Pairing:
     with _changing(settings) as waiting:
         pairing = next((p for p in waiting if p.name == name and p.reply is not None), None)
         if pairing is None:
-            raise KeysError(
+            raise config.NotThereError(
                 f"{name}: nobody of that name has joined; there are:"
                 f" {', '.join(p.name for p in waiting if p.reply is not None) or 'none'}"
             )

@@ -397,14 +397,14 @@ def _challenge(side: Destination, chains: RamKeys, rows: Iterable[int] = range(R
 
 
 def peer_id_of(settings: config.Config, text: str) -> bytes:
-    """The id of a peer of the configuration, or 8 hex digits; raises KeysError."""
+    """The id of a peer of the configuration, or 8 hex digits; raises NotThereError."""
     for peer in settings.peers:
         if peer.name == text:
             return peer.id
     if re.fullmatch("[0-9a-f]{8}", text):
         return bytes.fromhex(text)
     names = ", ".join(peer.name for peer in settings.peers) or "none"
-    raise KeysError(
+    raise config.NotThereError(
         f"{text}: no such peer, there are: {names}; add it with `drupelet peer add` or give its id"
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from drupelet.base.errors import StorageError
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.store import schema
 
 # A key of `meta`, with the first handle behind it: the readings from there to the value came from
@@ -149,7 +150,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise StorageError(explain(path, error)) from error
     if answer != "ok":
         first = str(answer).splitlines()[-1]
-        raise StorageError(f"{path}: damaged ({first}); move it away or restore a copy")
+        raise DamagedError(f"{path}: damaged ({first}); move it away or restore a copy")
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from drupelet.base.errors import StorageError
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.store import database
 
 # "DRR1": what we recognise the file by.
@@ -184,9 +185,9 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
-        raise StorageError(f"{path}: not a file of readers; move it away")
+        raise DamagedError(f"{path}: not a file of readers; move it away")
     if version != SCHEMA_VERSION:
-        raise StorageError(
+        raise DamagedError(
             f"{path}: version {version}, this program knows {SCHEMA_VERSION};"
             " use the drupelet release that wrote it"
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.base.errors import StorageError
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.store.checksum import row_checksum
 
 _STORE_TABLES = """
@@ -116,15 +116,15 @@ class Schema:
         """The version of a file that can be read; StorageError for another program's file, for
         one of a later release, and for one that no release made."""
         if _pragma(connection, "application_id") != self.application_id:
-            raise StorageError(f"{path}: not {self.what}; move it away or choose another --home")
+            raise DamagedError(f"{path}: not {self.what}; move it away or choose another --home")
         version = _pragma(connection, "user_version")
         if version > self.newest:
-            raise StorageError(
+            raise DamagedError(
                 f"{path}: {self.what} of version {version}, and this program knows versions up to"
                 f" {self.newest}: a later release wrote it; update drupelet"
             )
         if version < self.oldest:
-            raise StorageError(
+            raise DamagedError(
                 f"{path}: {self.what} of version {version}, which no release made: it is damaged;"
                 " move it away or restore a backup"
             )

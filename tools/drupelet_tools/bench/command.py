@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from drupelet_host.cli import extras
 from drupelet_host.cli.common import path
 from drupelet_tools.bench.columns import (
     AGENT,
@@ -288,6 +289,7 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """See `help` above."""
+    extras.require("bench")
     from drupelet_tools.bench import ingest as ingest_bench
     from drupelet_tools.bench.ingest_claims import claims
     from drupelet_tools.bench.table import show

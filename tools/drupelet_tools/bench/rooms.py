@@ -9,6 +9,7 @@ from pathlib import Path
 
 import drupelet
 import drupelet_host
+import drupelet_tools
 import drupelet_transports
 from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
@@ -62,7 +63,7 @@ CORE = House("drupelet", Path(drupelet.__path__[0]).resolve(), MAY_IMPORT, {"sto
 HOST_MAY_IMPORT: dict[str, set[str]] = {
     "base": set(),
     "store": {"base"},
-    "home": set(),
+    "home": {"base"},
     "keys": {"base", "home"},
     "channel": {"store"},
     "remote": {"base", "store", "channel"},
@@ -122,6 +123,29 @@ CARRIERS = House(
         "stick": set(),
         "board": {"common"},
         "host": {"common"},
+    },
+)
+# The tools. Owners of devices use the products; the other rooms are for developers, and no product
+# imports one of them. Two pairs of rooms need each other: flash lists the image's command, which
+# builds from its sets; the demo runs an emulated Pico, whose walk judges as the demo does.
+TOOLS_PRODUCTS = ("telemetry", "flash", "image")
+TOOLS = House(
+    "drupelet_tools",
+    Path(drupelet_tools.__path__[0]).resolve(),
+    {
+        "bounded": set(),
+        "descriptor_line": set(),
+        "terminal": set(),
+        "telemetry": set(),
+        "flash": {"bounded", "image"},
+        "image": {"flash"},
+        "docs": {"flash"},
+        "m3": {"flash", "image", "terminal"},
+        "pico": {"demo", "flash", "image", "terminal"},
+        "demo": {"flash", "image", "pico", "telemetry", "terminal"},
+        "sim": {"bounded", "flash", "telemetry"},
+        "bench": {"descriptor_line", "flash", "image", "m3", "pico", "sim", "telemetry"},
+        "cli": {"bench", "demo", "flash", "sim", "telemetry"},
     },
 )
 

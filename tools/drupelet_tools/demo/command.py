@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drupelet_host.cli import extras
 from drupelet_host.cli.common import path
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:  # fmt: skip
     """Five members, three carriers, one report: the whole product on this machine."""
+    extras.require("telemetry")
     from drupelet_tools.demo import plan
 
     console = _console(as_json)
