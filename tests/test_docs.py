@@ -37,6 +37,7 @@ from drupelet.store.flash_store import FlashStore
 from drupelet.wire import bsp1
 from drupelet_host.store import database, reclaim, schema, sqlite_store
 from drupelet_tools.telemetry import codes
+from spec import spec_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -51,7 +52,7 @@ needs_texts = pytest.mark.skipif(
 @cache
 def section(number: str) -> str:
     """One numbered section of SPEC.md with its subsections."""
-    text = (DOCS / "SPEC.md").read_text("utf-8")
+    text = spec_text()
     level = "#" * (2 + number.count("."))
     found = re.search(
         rf"^{level} {re.escape(number)} .*?(?=^#{{2,{len(level)}}} |\Z)", text, re.M | re.S
@@ -89,12 +90,12 @@ def assert_listed(number: str, constants: dict[str, int], form: str = "{}") -> N
 # --- names and links ---
 
 
-@pytest.mark.parametrize("page", sorted(p.name for p in DOCS.glob("*.md")))
+@pytest.mark.parametrize("page", sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")))
 def test_links_resolve(page: str) -> None:
     text = (DOCS / page).read_text("utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" not in target:
-            path = DOCS / target.partition("#")[0]
+            path = (DOCS / page).parent / target.partition("#")[0]
             assert path.exists(), f"{page} links to {target}, which is not there"
 
 
@@ -106,7 +107,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 def test_every_test_that_a_page_names_exists() -> None:
     count = 0
-    for page in DOCS.glob("*.md"):
+    for page in DOCS.rglob("*.md"):
         for name in re.findall(r"`(tests/[\w/.:]+)`", page.read_text("utf-8")):
             file, _, function = name.partition("::")
             assert (ROOT / file).is_file(), f"{page.name}: there is no {file}"
@@ -195,7 +196,7 @@ def test_statements_are_all_that_the_texts_say() -> None:
 
 
 def test_every_module_constant_that_a_page_quotes_exists() -> None:
-    text = "".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+    text = "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md"))
     for module in re.findall(r"`([a-z_0-9]+\.py)`", text):
         assert list(ROOT.glob(f"*/**/{module}")), f"a page names {module}, which is not there"
 
@@ -218,7 +219,7 @@ def test_spec_names_every_record_of_the_log() -> None:
     kinds = named(flashlog, "KIND_")
     assert len(kinds) == 10 and kinds["GONE"] == 10
     assert_listed("5.3", kinds)
-    text = (DOCS / "SPEC.md").read_text("utf-8")
+    text = spec_text()
     assert f"| store log | {flashlog.VERSION} |" in text
     assert f"format version, {flashlog.VERSION} |" in section("5.3")
 
@@ -263,7 +264,7 @@ def test_spec_gives_the_clients_and_the_database() -> None:
     assert [word for _, word in states][:5] == [
         name.lower() for name in sorted(known, key=known.__getitem__)
     ][:5]
-    text = (DOCS / "SPEC.md").read_text("utf-8")
+    text = spec_text()
     assert f"0x{schema.STORE.application_id:08x}" in text
     assert f"| host database | {schema.STORE.newest} |" in text
     assert f"| channel database | {schema.CHANNELS.newest} |" in text

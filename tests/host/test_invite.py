@@ -25,6 +25,7 @@ from drupelet_host.keys.secret import Secret
 from drupelet_host.view import doctor
 from host.conftest import COMMAND, Home, wait_for
 from host.test_cli import assert_refused
+from spec import spec_text
 
 MakeHome = Callable[..., Home]
 A, B, C = 0xA0000001, 0xB0000002, 0xC0000003
@@ -385,7 +386,7 @@ def derived(given: bytes, unproved: bytes, secret: bytes) -> tuple[bytes, str, s
 
 
 def test_the_example_of_the_specification() -> None:
-    page = Path(__file__).parents[2].joinpath("docs/SPEC.md").read_text("utf-8")
+    page = spec_text()
     section = page[page.index("### 8.3") : page.index("## 9 ")]
     example = dict(re.findall(r"^(\w+)  +(.+)$", section.split("```")[-2], flags=re.M))
     publics = [

@@ -1,7 +1,6 @@
 """docs/SPEC.md, section 12: its examples are what is sent, its numbers those of the code."""
 
 import re
-from pathlib import Path
 
 from drupelet.base import limits
 from drupelet.base.hashes_sds import Identity
@@ -10,8 +9,9 @@ from drupelet.wire.sds.bloom import Bloom, modulo, parameters
 from drupelet.wire.sds.nim import decode, encode, from_sds
 from drupelet_host.store.schema import CHANNELS
 from helpers_channel import START_MS, Talker, wire
+from spec import spec_text
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/SPEC.md").read_text("utf-8")
+PAGE = spec_text()
 SECTION = re.search(r"^## 12 Channels.*?(?=^## |\Z)", PAGE, re.M | re.S)
 assert SECTION
 TEXT = SECTION.group()

@@ -2,7 +2,6 @@
 
 import random
 import re
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +29,7 @@ from drupelet.seal.record import (
 )
 from drupelet_host.base.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, End, RamKeys, Witness, flipped, meet, pair
+from spec import spec_text
 
 HEAD, SALT, STATUS, TAG = 7, 8, 9, 8
 
@@ -418,7 +418,7 @@ def test_a_hundred_thousand_frames_of_noise_change_nothing(ends):
 
 
 def test_the_example_of_the_specification():
-    page = Path(__file__).parents[2].joinpath("docs/SPEC.md").read_text("utf-8")
+    page = spec_text()
     example = page[page.index("### 11.8") :].split("```")[1]
     words = [word for word in example.split() if re.fullmatch("[0-9a-f]{42,}", word)]
     ck0, ck1, okm, record, first, second = words
