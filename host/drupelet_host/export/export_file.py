@@ -11,7 +11,8 @@ import stat
 from pathlib import Path
 
 from drupelet.base.errors import CapacityError, StorageError
-from drupelet_host.home import file_lock, private_files
+from drupelet_host.base.atomic_write import sync_folder
+from drupelet_host.home import file_lock
 
 
 class ExportFile:
@@ -32,7 +33,7 @@ class ExportFile:
             if not file_lock.take(fd):
                 raise CapacityError(f"{path}: another export writes it; stop that one first")
             if is_new:
-                private_files.sync_folder(path.absolute().parent)
+                sync_folder(path.absolute().parent)
             size = os.fstat(fd).st_size
         except OSError as error:
             self.close()

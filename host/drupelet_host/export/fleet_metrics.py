@@ -5,7 +5,6 @@ quote and line feed.
 """
 
 import http.server
-import os
 import sqlite3
 import threading
 from collections import deque
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.base.errors import DrupeletError, StorageError
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.export.reading import Reading, clean, reading_of
 from drupelet_host.member import family
 from drupelet_host.store import database, log_counts
@@ -116,13 +116,10 @@ def _page(status: dict[str, Any], counts: dict[bytes, int], recent: "deque[Readi
 
 def write_textfile(home: Path, path: Path) -> None:
     """Replace a file of node_exporter's textfile collector in one step; raises StorageError."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     text = render(home)
     try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
+        atomic_write(path, text, durable=False)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
 
 

@@ -4,7 +4,6 @@ tomlkit leaves comments, order and spelling as they are. It takes a while to loa
 commands that write load this module.
 """
 
-import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array, Comment, Item, Table, Whitespace
 
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.home import private_files, toml_table
 from drupelet_host.home.broker_access import BrokerSettings
 from drupelet_host.home.edit_lock import changing
@@ -221,13 +221,8 @@ def _edit(home: Path, change: Callable[[tomlkit.TOMLDocument], None], expected: 
         parsed = None
     if parsed != expected:
         raise ConfigError(f"{path}: cannot be changed by the command; edit it and restart")
-    part = path.with_name(path.name + ".tmp")
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        atomic_write(path, text, durable=True)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
 

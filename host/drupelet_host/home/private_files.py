@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from drupelet.base.errors import DrupeletError, StorageError
+from drupelet_host.base.atomic_write import sync_folder
 from drupelet_host.base.errors import DamagedError
 from drupelet_host.home import file_lock
 
@@ -70,15 +71,6 @@ def make_folder(path: Path) -> None:
             raise PrivateError(f"{path}: is no folder; move it away") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be made ({error.strerror})") from error
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read(path: Path, size_max: int) -> bytes:

@@ -27,6 +27,7 @@ from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import SEAL_JUMP
 from drupelet.base.memory import put_u32
 from drupelet.seal.record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
+from drupelet_host.base.atomic_write import sync_folder
 from drupelet_host.home import config, private_files
 from drupelet_host.home.private_files import BusyError
 from drupelet_host.keys.key_folder import CHAIN_ROWS, HostKeys, known_peers
@@ -81,7 +82,7 @@ def _back_up(settings: config.Config, target: Path) -> int:
             out.flush()
             os.fsync(fd)
         os.replace(part, target)
-        private_files.sync_folder(target.absolute().parent)
+        sync_folder(target.absolute().parent)
     except OSError as error:
         raise BackupError(f"{target}: cannot be written ({error.strerror})") from None
     finally:
@@ -296,9 +297,9 @@ def _move(part: Path, home: Path) -> None:
     for path in part.iterdir():
         if path.name != config.CONFIG_NAME:
             os.rename(path, home / path.name)
-    private_files.sync_folder(home)
+    sync_folder(home)
     os.rename(part / config.CONFIG_NAME, home / config.CONFIG_NAME)
-    private_files.sync_folder(home)
+    sync_folder(home)
     part.rmdir()
 
 

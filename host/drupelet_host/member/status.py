@@ -7,12 +7,12 @@ that has come less far later was put back (drupelet_host.store.restored).
 """
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drupelet_host.base import clock
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.home.toml_table import shown
 
 if TYPE_CHECKING:
@@ -135,10 +135,8 @@ def jams(report: dict[str, Any], names: dict[str, str]) -> list[tuple[str, str, 
 
 def leave(path: Path, report: dict[str, Any]) -> str:
     """Leave word; one line about what went wrong, "": nothing did."""
-    part = path.with_name(path.name + ".tmp")
     try:
-        part.write_text(json.dumps(report), encoding="utf-8")
-        os.replace(part, path)
+        atomic_write(path, json.dumps(report), durable=False)
     except OSError as error:
         return f"{path}: not written ({error.strerror})"
     return ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from drupelet.base.errors import CapacityError, StorageError
+from drupelet_host.base.atomic_write import atomic_write
 
 # Multihash: code of SHA-256, 32 bytes follow.
 _MULTIHASH_HEAD = b"\x12\x20"
@@ -140,14 +141,9 @@ class FolderStore:
 
     def _write(self, path: Path, content: bytes) -> None:
         self._check_there()
-        part = path.with_suffix(".TMP")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as target:
-                target.write(content)
-                target.flush()
-                os.fsync(target.fileno())
-            os.replace(part, path)
+            atomic_write(path, content, durable=True)
         except OSError as error:
             raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
 

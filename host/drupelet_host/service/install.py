@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from drupelet_host.home import private_files
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.service.units import AGENT_UNIT, UNITS, Plan, ServiceError
 
 # Where systemd says that it is what runs this machine (sd_booted(3)).
@@ -47,11 +47,8 @@ def write(plan: Plan, root: Path) -> list[Path]:
         path = root / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(path.name + ".tmp")
-            part.write_text(content, encoding="utf-8")
-            part.chmod(_FILE_MODE)
-            os.replace(part, path)
-            private_files.sync_folder(path.parent)
+            atomic_write(path, content, durable=True, mode=_FILE_MODE)
+            path.chmod(_FILE_MODE)  # whatever the umask is
         except OSError as error:
             raise ServiceError(f"{path}: cannot be written ({error.strerror})") from error
         written.append(path)

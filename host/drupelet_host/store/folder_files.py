@@ -8,6 +8,7 @@ from pathlib import Path
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import FILES_OPEN_MAX
 from drupelet.store.files import Files
+from drupelet_host.base.atomic_write import sync_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -36,7 +37,7 @@ class HostFiles(Files):
             flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             self._open[fd] = os.open(path, flags, 0o600)
             if made:
-                self._sync_folder()
+                sync_folder(self._folder)
         except OSError as error:
             if self._open[fd] >= 0:
                 self.close(fd)
@@ -82,7 +83,7 @@ class HostFiles(Files):
     def rename(self, old: str, new: str) -> int:
         try:
             os.replace(self._folder / old, self._folder / new)
-            self._sync_folder()
+            sync_folder(self._folder)
         except OSError as error:
             return _code(error)
         return OK
@@ -90,14 +91,7 @@ class HostFiles(Files):
     def remove(self, name: str) -> int:
         try:
             os.unlink(self._folder / name)
-            self._sync_folder()
+            sync_folder(self._folder)
         except OSError as error:
             return _code(error)
         return OK
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

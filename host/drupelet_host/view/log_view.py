@@ -19,6 +19,7 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 from drupelet_host.base import clock
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.base.output import payload_text
 from drupelet_host.clients.default_body import split_body
 from drupelet_host.home import config
@@ -372,7 +373,7 @@ class LogView:
             folder.mkdir(parents=True, exist_ok=True)
             exported = telemetry_files.write_segments(folder, self._segments)
             names = json.dumps(self._device_names(), indent=2) + "\n"
-            telemetry_files.replace_file(folder / "names.json", names.encode())
+            atomic_write(folder / "names.json", names, durable=False)
         except OSError as error:
             raise StorageError(
                 f"{error.filename or folder}: cannot be written ({error.strerror})"

@@ -7,12 +7,12 @@ with other bytes lies beside it as `<device>-<boot>-<number>-<hash>.dbx-other`.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from drupelet.base.limits import BOX_HEADER_SIZE
+from drupelet_host.base.atomic_write import atomic_write
 
 SUFFIX = ".dbx"
 OTHER_SUFFIX = ".dbx-other"
@@ -88,7 +88,7 @@ def write_segments(folder: Path, segments: Callable[[], Iterable[Segment]]) -> E
             # What lies there may have left the log since: it is kept, too.
             if held is not None:
                 others.add(_put_beside(folder, stem, held))
-            replace_file(path, segment.content)
+            atomic_write(path, segment.content, durable=False)
             named.add(stem)
         else:
             others.add(_put_beside(folder, stem, segment.content))
@@ -97,16 +97,9 @@ def write_segments(folder: Path, segments: Callable[[], Iterable[Segment]]) -> E
 
 def _put_beside(folder: Path, stem: str, content: bytes) -> str:
     name = f"{stem}-{_hash(content)[:_HASH_DIGITS]}{OTHER_SUFFIX}"
-    replace_file(folder / name, content)
+    atomic_write(folder / name, content, durable=False)
     return name
 
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises OSError."""
-    part = path.with_name(path.name + ".tmp")
-    part.write_bytes(content)
-    os.replace(part, path)

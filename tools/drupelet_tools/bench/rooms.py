@@ -85,11 +85,11 @@ HOST_MAY_IMPORT: dict[str, set[str]] = {
     },
     "view": {"base", "store", "home", "keys", "clients", "member", "requests"},
     "readers": {"store", "home", "view"},
-    "export": {"store", "home", "member", "view", "readers"},
+    "export": {"base", "store", "home", "member", "view", "readers"},
     # What programs import: `from drupelet_host import open_home`.
     "api": {"base", "store", "home", "member", "requests", "agent", "view", "readers"},
     # What stands around an agent: units, and sticks as they are plugged in.
-    "service": {"home"},
+    "service": {"base"},
     # A program of its own, which `drupelet broker` runs.
     "broker": set(),
     "cli": {

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -344,18 +345,8 @@ def publish(lake: Lake) -> None:
         "clocks": lake.clocks,
     }
     path = lake.root / MANIFEST
-    temporary = path.with_suffix(".tmp")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(lake.root, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        atomic_write(path, json.dumps(manifest, indent=1, sort_keys=True), durable=True)
     except OSError as refused:
         raise TelemetryError(
             f"{path}: cannot write it: {refused.strerror}; nothing changed"

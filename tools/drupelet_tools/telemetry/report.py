@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from string import Template
 
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_tools.telemetry import charts, sections
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -198,12 +198,9 @@ def _write(path: Path, text: str) -> None:
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise TelemetryError(f"{path}: cannot write the report: it is not a file; name another")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, "utf-8")
-        os.replace(temporary, path)
+        atomic_write(path, text, durable=False)
     except OSError as refused:
-        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
         raise TelemetryError(f"{path}: cannot write the report: {refused.strerror}") from None
 
 
