@@ -291,7 +291,7 @@ def test_filters_names_and_standard_output(tmp_path: Path) -> None:
         ([], 2, "name a FILE or URL"),
         (["out.csv", "--format", "xml"], 2, "must be one of"),
         (["out.csv", "--group", "commands"], 2, "must be one of readings, telemetry"),
-        (["nowhere/out.csv"], 1, "cannot be opened (No such file or directory)"),
+        (["nowhere/out.csv"], 4, "cannot be opened (No such file or directory)"),
         (["."], 1, "its name says no format"),
         ([".", "--format", "csv"], 1, "cannot be opened (Is a directory)"),
         (["/dev/null", "--format", "csv"], 1, "is no ordinary file; name one, or - for"),
@@ -300,8 +300,8 @@ def test_filters_names_and_standard_output(tmp_path: Path) -> None:
         (["http://127.0.0.1:1/write?db=x"], 1, "cannot be reached (Connection refused)"),
         (["mqtt://127.0.0.1:1/x"], 1, "nobody listens there"),
         (["mqtt://127.0.0.1"], 1, "mqtt://127.0.0.1"),
-        (["s3://bucket/x.csv"], 1, "only files and folders of this machine"),
-        (["--prometheus", "nowhere/x.prom"], 1, "cannot be written (No such file"),
+        (["s3://bucket/x.csv"], 2, "only files and folders of this machine"),
+        (["--prometheus", "nowhere/x.prom"], 4, "cannot be written (No such file"),
     ],
 )
 def test_mistakes_are_one_line(

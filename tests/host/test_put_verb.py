@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_host.cli import publishing
+from drupelet_host.cli import exit_codes, publishing
 from drupelet_host.cli.app import app
 from drupelet_host.store import database, outbox
 from host.conftest import COMMAND, WAIT_S, Home, wait_for
@@ -137,20 +137,22 @@ def test_a_script_pays_for_no_command_line(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "says", "status"),
     [
-        (["x"], "no such folder"),
-        (["--file", "/nowhere/at/all"], "cannot be read"),
-        (["--home=s3://bucket/x", "x"], "only files and folders of this machine"),
+        (["x"], "no such folder", exit_codes.NOT_THERE),
+        (["--file", "/nowhere/at/all"], "cannot be read", exit_codes.NOT_THERE),
+        (["--home=s3://bucket/x", "x"], "only files and folders of this", exit_codes.USAGE),
     ],
 )
-def test_its_failures_are_the_usual_line(tmp_path: Path, words: list[str], says: str) -> None:
+def test_its_failures_are_the_usual_line(
+    tmp_path: Path, words: list[str], says: str, status: int
+) -> None:
     environment = dict(os.environ, XDG_STATE_HOME=str(tmp_path))
     command = [*COMMAND, "put", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=60, check=False
     )
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == status and done.stdout == ""
     [line] = done.stderr.splitlines()
     assert line.startswith("drupelet: ")
     assert says in line or "no such" in line or "drupelet init" in line

@@ -13,6 +13,7 @@ from drupelet.base.errors import OK, StorageError
 from drupelet.base.limits import GONE_HANDLE
 from drupelet.store import states
 from drupelet_host.agent.channels import history
+from drupelet_host.cli import exit_codes
 from drupelet_host.store import database, outbox, schema
 from drupelet_host.store.channel_database import ChannelDatabase
 from drupelet_host.store.checksum import damaged_rows
@@ -190,7 +191,7 @@ def test_another_version_is_one_line_for_every_command(
     before = rows(path)
     for words in (["agent"], ["put", "x"], ["log"], ["status"]):
         done = home.run(*words)
-        assert done.returncode == 1 and done.stdout == ""
+        assert done.returncode == exit_codes.DAMAGED and done.stdout == ""
         [line] = done.stderr.splitlines()
         with pytest.raises(StorageError, match=says):
             raise StorageError(line)
