@@ -179,8 +179,8 @@ def test_the_folder_may_be_used_again(said: dict[str, Any]) -> None:
 # --- what it refuses ---
 
 
-def refused(ended: Ended, *words: str) -> None:
-    assert ended.code == 1, ended.err
+def refused(ended: Ended, *words: str, status: int = 1) -> None:
+    assert ended.code == status, ended.err
     assert ended.out == ""
     lines = ended.err.strip().splitlines()
     assert len(lines) == 1, ended.err
@@ -209,7 +209,7 @@ def test_an_output_folder_that_is_no_use(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
     refused(run("--out", str(tmp_path / "full")), "not from a demo", "--out")
-    refused(run("--out", "/proc/drupelet"), "cannot be written", "--out")
+    refused(run("--out", "/proc/drupelet"), "cannot be written", "--out", status=4)
 
 
 def test_an_input_that_is_no_use(tmp_path: Path) -> None:

@@ -52,8 +52,9 @@ class _Meter:
         """The row so far. size: bytes on the carrier."""
         wall_s = time.monotonic() - self._begun_s
         cpu_s = sum(home.cpu_s - self._before_s[home.name] for home in self._homes)
-        written = max(home.written_bytes - self._written_before[home.name] for home in self._homes)
-        wakes = max(home.wakes - self._wakes_before[home.name] for home in self._homes)
+        homes = self._homes
+        written = max((h.written_bytes - self._written_before[h.name] for h in homes), default=0)
+        wakes = max((h.wakes - self._wakes_before[h.name] for h in homes), default=0)
         return {
             "work": work,
             "messages": messages,
@@ -231,7 +232,8 @@ class _Bench:
                     raise BenchError("log: not a line for each message")
                 yield meter.row(work, count, None) | {
                     "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
-                    "rss_mb": None,  # the system counts what this process has, too
+                    # The system counts what this process has, too.
+                    **dict.fromkeys(("rss_mb", "write_kb", "wakes_per_s")),
                 }
 
     def idle(self) -> Row:
