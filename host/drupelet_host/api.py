@@ -436,6 +436,7 @@ class RunningAgent:
     def _stop(self) -> None:
         if self._agent is not None:
             self._agent.stopping = True
+            poke(self._config.home)  # it may sleep
         if self._thread is not None:
             self._thread.join()
         self._home._agent = None

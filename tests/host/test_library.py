@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -97,6 +98,17 @@ def test_messages_come_while_the_agent_of_the_process_runs(
     assert not config.locked(a.path)
     with open_home(a.path) as home:
         assert texts(home) == []
+
+
+def test_an_agent_of_the_process_stops_while_it_sleeps(tmp_path: Path) -> None:
+    took_s = []
+    with create_home(tmp_path / "h", "h", "g") as home:
+        for _ in range(5):
+            with home.agent():
+                time.sleep(0.15)  # it has nothing to do, and sleeps for a second
+                begun_s = time.monotonic()
+            took_s.append(time.monotonic() - begun_s)
+    assert min(took_s) < 0.4
 
 
 def test_a_second_process_is_refused_at_once_under_the_same_name(tmp_path: Path) -> None:
