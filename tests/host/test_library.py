@@ -280,6 +280,29 @@ def test_an_agent_that_fails_ends_the_block_with_its_reason(
             pass
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_mistake_of_the_agent_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from drupelet_host.agent.loop import Agent
+
+    def fail(_agent: Agent) -> int:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(Agent, "turn", fail)
+    with (
+        create_home(tmp_path / "h", "h", "g") as home,
+        pytest.raises(AgentStoppedError, match="has a mistake"),
+        home.agent(),
+    ):
+        asyncio.run(_next_arrival(home))
+
+
+async def _next_arrival(home: library.Home) -> library.Message:
+    """Without a bound a follower would wait for ever."""
+    return await asyncio.wait_for(anext(home.arrivals()), 20)
+
+
 def test_the_package_loads_nothing_before_it_is_used() -> None:
     program = (
         "import sys, drupelet_host\n"
