@@ -184,7 +184,8 @@ def _to_screen(settings: _Settings) -> Callable[[], None]:
             view.check_identity()
             for entry in view.entries(settings.group, last):
                 last = entry.handle
-                if settings.author in ("", entry.author, entry.via):
+                is_wanted = settings.author in ("", entry.author, entry.via)
+                if is_wanted and view.is_sound(entry):
                     target.write([reading_of(entry, settings.group)])
 
     return step
