@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, home_of, path
 from drupelet_host.home import config, private_files
@@ -301,7 +300,7 @@ def _format(settings: _Settings) -> "Format":
         (name for name, ends in _FORMATS.items() if suffix and suffix in ends.split()), ""
     )
     if not name:
-        raise DrupeletError(
+        raise typer.BadParameter(
             f"{settings.to}: its name says no format; give --format {', '.join(_FORMATS)}"
         )
     if name == "csv":
