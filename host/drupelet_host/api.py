@@ -353,7 +353,8 @@ class _Reader:
             self._undone[entry.handle] = entry.id
             messages.append(self._message(entry))
             last = entry.handle
-        return messages, last
+        # Messages that were done, or are damaged, may stand behind the last one.
+        return messages, self._log.looked_at
 
     def _message(self, entry: "Entry") -> Message:
         ms = min(int.from_bytes(entry.timestamp), _LAST_MS)
@@ -385,6 +386,8 @@ class RunningAgent:
         self._thread: threading.Thread | None = None
         self._is_ready = threading.Event()
         self._failure: BaseException | None = None
+        self._has_served = False
+        self._is_over = False
 
     def __enter__(self) -> Self:
         self._start()
@@ -418,6 +421,8 @@ class RunningAgent:
         """Raise AgentStoppedError when the agent has ended by itself."""
         if self._failure is not None:
             raise AgentStoppedError(str(self._failure)) from self._failure
+        if self._is_over and not (self._agent is not None and self._agent.stopping):
+            raise AgentStoppedError("the agent has a mistake; standard error tells which")
 
     def _start(self) -> None:
         """Run the agent; back when its carriers are up or waited for.
@@ -428,17 +433,24 @@ class RunningAgent:
         self._thread = threading.Thread(target=self._run, name="drupelet agent", daemon=True)
         self._thread.start()
         self._is_ready.wait()
-        if self._failure is not None:
+        if not self._has_served:
             self._thread.join()
-            raise self._failure
+            if self._failure is not None:
+                raise self._failure
+            self.check()
         self._home._agent = self
 
     def _stop(self) -> None:
-        if self._agent is not None:
+        if self._agent is not None and not self._is_over:
             self._agent.stopping = True
+            poke(self._config.home)  # it may sleep
         if self._thread is not None:
             self._thread.join()
         self._home._agent = None
+
+    def _ready(self) -> None:
+        self._has_served = True
+        self._is_ready.set()
 
     def _run(self) -> None:
         from drupelet_host.agent.loop import Agent
@@ -446,10 +458,11 @@ class RunningAgent:
         try:
             with config.lock(self._config.home):
                 self._agent = Agent(self._config, _Logged(), self._wait)
-                self._agent.serve(self._is_ready.set)
+                self._agent.serve(self._ready)
         except (DrupeletError, OSError, sqlite3.Error) as error:
             self._failure = error
         finally:
+            self._is_over = True
             self._is_ready.set()
 
 

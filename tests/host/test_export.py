@@ -287,12 +287,12 @@ def test_filters_names_and_standard_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (["out.bin"], 1, "its name says no format; give --format csv, ndjson, senml, influx"),
+        (["out.bin"], 2, "its name says no format; give --format csv, ndjson, senml, influx"),
         ([], 2, "name a FILE or URL"),
         (["out.csv", "--format", "xml"], 2, "must be one of"),
         (["out.csv", "--group", "commands"], 2, "must be one of readings, telemetry"),
         (["nowhere/out.csv"], 4, "cannot be opened (No such file or directory)"),
-        (["."], 1, "its name says no format"),
+        (["."], 2, "its name says no format"),
         ([".", "--format", "csv"], 1, "cannot be opened (Is a directory)"),
         (["/dev/null", "--format", "csv"], 1, "is no ordinary file; name one, or - for"),
         (["http://127.0.0.1:1/"], 1, "must be where points are written, as in http://"),

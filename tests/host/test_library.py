@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -97,6 +98,17 @@ def test_messages_come_while_the_agent_of_the_process_runs(
     assert not config.locked(a.path)
     with open_home(a.path) as home:
         assert texts(home) == []
+
+
+def test_an_agent_of_the_process_stops_while_it_sleeps(tmp_path: Path) -> None:
+    took_s = []
+    with create_home(tmp_path / "h", "h", "g") as home:
+        for _ in range(5):
+            with home.agent():
+                time.sleep(0.15)  # it has nothing to do, and sleeps for a second
+                begun_s = time.monotonic()
+            took_s.append(time.monotonic() - begun_s)
+    assert min(took_s) < 0.4
 
 
 def test_a_second_process_is_refused_at_once_under_the_same_name(tmp_path: Path) -> None:
@@ -266,6 +278,29 @@ def test_an_agent_that_fails_ends_the_block_with_its_reason(
             next(messages)
         with pytest.raises(AgentStoppedError, match="the disk is full"), home.agent():
             pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_mistake_of_the_agent_leaves_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from drupelet_host.agent.loop import Agent
+
+    def fail(_agent: Agent) -> int:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(Agent, "turn", fail)
+    with (
+        create_home(tmp_path / "h", "h", "g") as home,
+        pytest.raises(AgentStoppedError, match="has a mistake"),
+        home.agent(),
+    ):
+        asyncio.run(_next_arrival(home))
+
+
+async def _next_arrival(home: library.Home) -> library.Message:
+    """Without a bound a follower would wait for ever."""
+    return await asyncio.wait_for(anext(home.arrivals()), 20)
 
 
 def test_the_package_loads_nothing_before_it_is_used() -> None:

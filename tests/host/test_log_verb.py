@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from drupelet_host import open_home
 from drupelet_host.base import clock
 from drupelet_host.cli import log_verb
 from drupelet_host.home import config
 from drupelet_host.member.member import Member
 from drupelet_host.view.log_view import LogView, Wanted
+from drupelet_host.view.web_page import page
 from host.conftest import COMMAND, Home, wait_for
 
 MakeHome = Callable[..., Home]
@@ -105,6 +107,35 @@ def test_an_author_may_be_another_than_who_handed_it_over(home: Home) -> None:
     [line] = home.run("log", "--limit", "7", "--json").stdout.splitlines()[:1]
     assert json.loads(line)["damaged"] and json.loads(line)["payload"] == ""
     assert "(damaged; `drupelet doctor` says what to do)" in home.run("log").stdout
+
+
+def test_a_damaged_message_is_handed_to_no_program(home: Home, tmp_path: Path) -> None:
+    """It would be an empty message of whoever handed it over."""
+    with contextlib.closing(sqlite3.connect(home.path / "store.db")) as store:
+        store.execute("UPDATE log SET body = x'0000' WHERE handle IN (4, 10)")
+        store.commit()
+    lines = []
+    for to in ("-", str(tmp_path / "out.ndjson")):
+        done = home.run("export", to, "--format", "ndjson")
+        assert done.returncode == 0 and done.stderr.count("is damaged and left out") == 2
+        lines.append(done.stdout if to == "-" else Path(to).read_text())
+    assert lines[0] == lines[1] and lines[0].count("\n") == 8
+    with open_home(home.path) as program:
+        assert [message.body for message in program.messages()].count(b"") == 0
+    with contextlib.closing(LogView(home.path)) as view:
+        shown = page(view.status(), view.newest("readings", 50))
+    assert shown.count("(damaged; `drupelet doctor` says what to do)") == 2
+
+
+def test_get_of_a_store_of_an_early_release_and_of_a_foreign_group(home: Home) -> None:
+    with contextlib.closing(sqlite3.connect(home.path / "store.db")) as store:
+        store.execute("DROP TABLE gone")
+        store.execute("UPDATE log SET member_group = 77 WHERE handle = 1")
+        [(id,)] = store.execute("SELECT hex(id) FROM log WHERE handle = 1")
+        store.commit()
+    for prefix, says in (("0" * 63, b"has no message with"), (id, b"is not in")):
+        done = get(home, prefix)
+        assert done.returncode == 1 and says in done.stderr and done.stderr.count(b"\n") == 1
 
 
 def test_followed_from_the_newest_on(home: Home) -> None:

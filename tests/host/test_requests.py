@@ -90,6 +90,8 @@ def test_a_request_is_one_line_and_reads_back(request_: shapes.Request) -> None:
     [
         b"", b"{}", b"[]", b"null", b"\xff\xfe", b'{"do": "format"}', b'{"do": "stick"}',
         b'{"do": "stick", "path": 7}', b'{"do": "reload", "and": 1}', b'{"do": "command"}',
+        b'{"do": "stick", "path": ""}', b'{"do": "stick", "path": "/a\\u0000"}',
+        b'{"do": "push", "folder": "\\u0000"}', b'{"do": "pull", "folder": ""}',
         b'{"do": "channel", "channel": "c", "content": "not base64!"}', b"[" * 60000,
     ],
 )  # fmt: skip
@@ -357,7 +359,7 @@ def test_a_full_outbox_says_what_is_true(
 def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
     assert app._carrier({"state": "up"}) == "connected"
     assert app._carrier({"state": "down"}) == "down"
-    assert app._ago(0) == "never"
+    assert clock.age_text(0) == "never"
 
 
 def test_an_unknown_change_of_keys_is_refused(settings: Config) -> None:

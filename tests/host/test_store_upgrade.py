@@ -22,7 +22,7 @@ from host.conftest import Home
 from opened import opened
 
 STORES = Path(__file__).parent / "stores"
-# Tables of version 2, with the columns that are compared.
+# Tables of version 2 that are kept, with the columns that are compared.
 TABLES = {
     "meta": "*",
     "members": "*",
@@ -31,8 +31,7 @@ TABLES = {
     "parts": "*",
     "descriptors": "*",
     "outbox": "*",
-    "requests": "*",
-    "sqlite_sequence": "*",
+    "sqlite_sequence WHERE name != 'requests'": "*",
 }
 # What messages 1 to 10 of the dump are to whoever loads them.
 LOADED = {

@@ -202,7 +202,9 @@ class Agent:
             self._supervisor.ready(f"serving {len(self.config.peers)} peers")
             on_ready()
             while not self.stopping:
-                self._wait(self.turn())
+                wait_ms = self.turn()
+                # Who stopped us in this turn may have been the one who came to our socket.
+                self._wait(0 if self.stopping else wait_ms)
             self._finish()
         finally:
             if self._server is not None:

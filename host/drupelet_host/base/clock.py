@@ -36,3 +36,14 @@ def timestamp_text(timestamp: bytes) -> str:
     except (OverflowError, OSError, ValueError):
         return f"{ms} ms"
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{rest_ms:03d}Z"
+
+
+def age_text(since_ms: int) -> str:
+    """How long ago a time of the wall clock was, for a person; 0 is never."""
+    if not since_ms:
+        return "never"
+    seconds = max(0, (wall_ms() - since_ms) // 1000)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -10,6 +10,8 @@ _BYTE_FIRST = 0xDC80
 _BYTE_LAST = 0xDCFF
 # Of a message so much is shown to a person: five lines of a usual terminal.
 MESSAGE_CHARACTERS_MAX = 400
+# Shown in place of a message that the disk has spoiled.
+DAMAGED_TEXT = "(damaged; `drupelet doctor` says what to do)"
 # Events with a message of somebody, which is nothing for a log.
 _MESSAGE_KINDS = ("delivered", "channel")
 

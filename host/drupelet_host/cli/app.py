@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import sys
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from typer.main import get_command_name
 import drupelet
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.limits import PENDING_PER_PEER_MAX
-from drupelet_host.base import output
+from drupelet_host.base import clock, output
 from drupelet_host.cli import (
     channel_verbs,
     client_verbs,
@@ -228,7 +227,7 @@ def status(
         print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in report["counters"].items()))
     rows: list[tuple[str, ...]] = []
     for peer in report["peers"]:
-        heard = _ago(peer["heard_ms"])
+        heard = clock.age_text(peer["heard_ms"])
         owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
         # As much as is looked at: what the log holds beyond it is not counted.
         owed += "+" if peer.get("more_outstanding") else ""
@@ -286,16 +285,6 @@ def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
     twice = "-" if peer["duplicates"] is None else str(peer["duplicates"])
     trip = "-" if peer["round_trip_ms"] is None else f"{peer['round_trip_ms']} ms"
     return profile, mode, twice, trip
-
-
-def _ago(wall_ms: int) -> str:
-    if not wall_ms:
-        return "never"
-    seconds = max(0, int(datetime.now(UTC).timestamp() - wall_ms / 1000))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
 
 
 @app.command()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, home_of, path
 from drupelet_host.home import config, private_files
@@ -184,7 +183,8 @@ def _to_screen(settings: _Settings) -> Callable[[], None]:
             view.check_identity()
             for entry in view.entries(settings.group, last):
                 last = entry.handle
-                if settings.author in ("", entry.author, entry.via):
+                is_wanted = settings.author in ("", entry.author, entry.via)
+                if is_wanted and view.is_sound(entry):
                     target.write([reading_of(entry, settings.group)])
 
     return step
@@ -300,7 +300,7 @@ def _format(settings: _Settings) -> "Format":
         (name for name, ends in _FORMATS.items() if suffix and suffix in ends.split()), ""
     )
     if not name:
-        raise DrupeletError(
+        raise typer.BadParameter(
             f"{settings.to}: its name says no format; give --format {', '.join(_FORMATS)}"
         )
     if name == "csv":

@@ -29,7 +29,6 @@ LOOK_EVERY_S = 0.1
 # So many lines are one write.
 _LINES_AT_ONCE = 256
 _HEAD = f"{'#':>6}  {'id':8}  {'from':12}  {'written (UTC)':24}  {'after':17}  text"
-_DAMAGED = "(damaged; `drupelet doctor` says what to do)"
 _DURATION = re.compile(r"(\d{1,9}) ?(s|min|m|h|d|w)")
 _UNIT_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _ID_START = re.compile(rf"[0-9A-Fa-f]{{1,{2 * ID_SIZE}}}")
@@ -156,7 +155,7 @@ def _text_line(entry: "Entry") -> str:
     line = (
         f"{entry.order:>6}  {entry.id[:4].hex()}  {sender(entry):12}"
         f"  {clock.timestamp_text(entry.timestamp):24}  {after:17}"
-        f"  {_DAMAGED if entry.is_damaged else text}"
+        f"  {output.DAMAGED_TEXT if entry.is_damaged else text}"
     )
     return output.printable(line) + "\n"
 

@@ -72,7 +72,7 @@ def render(home: Path) -> str:
 def _readings(view: LogView) -> Iterator[Reading]:
     handle = log_counts.last_handle(view.connection)
     rows = view.entries("readings", max(0, handle - _RECENT_MAX))
-    return (reading_of(entry, "readings") for entry in rows)
+    return (reading_of(entry, "readings") for entry in rows if not entry.is_damaged)
 
 
 def _page(status: dict[str, Any], counts: dict[bytes, int], recent: "deque[Reading]") -> str:

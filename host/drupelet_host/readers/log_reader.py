@@ -136,7 +136,7 @@ class LogReader:
     def recent(self, count_max: int) -> list[Entry]:
         """The last messages of the log, done or not."""
         rows = self._view.entries(self.group, max(0, self._row.handle - count_max))
-        return list(deque(rows, count_max))
+        return list(deque((entry for entry in rows if not entry.is_damaged), count_max))
 
     def batch(self, count_max: int, last: int = 0) -> list[Entry]:
         """The next messages that are not done, at most `count_max`; none: that was all for now.
@@ -152,7 +152,8 @@ class LogReader:
                     if last and entry.handle > last:
                         break
                     self._looked_at = entry.handle
-                    if not self._row.is_done(entry.handle, entry.id):
+                    is_done = self._row.is_done(entry.handle, entry.id)
+                    if not is_done and self._view.is_sound(entry):
                         found.append(entry)
                         if len(found) == count_max:
                             break

@@ -3,7 +3,7 @@
 The answer is one JSON object, too; it has `error` with one line when the request was refused.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +13,10 @@ from drupelet.base.errors import PeerError
 REQUEST_SIZE_MAX = 1 << 16
 # The longest answer: the status of 32 peers takes about 50 KB.
 ANSWER_SIZE_MAX = 1 << 22
+
+
+# What a file system can have: no path is empty or has a NUL.
+PathText = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00]+\Z")]
 
 
 class Request(msgspec.Struct, tag_field="do", forbid_unknown_fields=True):
@@ -26,7 +30,7 @@ class AskStatus(Request, tag="status"):
 class VisitStick(Request, tag="stick"):
     """Exchange with the stick that is mounted at `path`."""
 
-    path: str
+    path: PathText
 
 
 class Reload(Request, tag="reload"):
@@ -58,13 +62,13 @@ class SayOnChannel(Request, tag="channel"):
 class Push(Request, tag="push"):
     """Upload the readings to a remote log in a folder."""
 
-    folder: str
+    folder: PathText
 
 
 class Pull(Request, tag="pull"):
     """Take in what remote logs have, and what ours in `folder` has."""
 
-    folder: str
+    folder: PathText
 
 
 AnyRequest = (

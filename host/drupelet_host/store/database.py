@@ -158,6 +158,12 @@ def has_checksums(connection: sqlite3.Connection) -> bool:
     return any(row[1] == "checksum" for row in connection.execute("PRAGMA table_info(log)"))
 
 
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the store has a table."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
 def meta_int(connection: sqlite3.Connection, key: str, default: int) -> int:
     """One number of the meta table."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

@@ -39,6 +39,7 @@ ALTER TABLE log ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
 UPDATE log SET checksum = row_checksum(CAST(member_group AS INTEGER), CAST(source AS INTEGER),
     CAST(state AS INTEGER), CAST(id AS BLOB), CAST(timestamp AS BLOB), CAST(body AS BLOB));
 CREATE INDEX log_delivered ON log (member_group) WHERE state = 1;
+DROP TABLE requests;
 """
 _CHANNELS_TABLES = """
 CREATE TABLE IF NOT EXISTS messages (

@@ -1,6 +1,7 @@
 """What `log`, `status` and `export-telemetry` read from a home: never a write, agent or not."""
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ _ROWS_AT_ONCE = 256
 _SHOWN_MAX = 4
 _MEMBER_GROUP = 1
 _MEMBER_PEER = 2
+_log = logging.getLogger("drupelet.log")
 
 
 class Entry(NamedTuple):
@@ -190,6 +192,15 @@ class LogView:
             if wanted is ALL or wanted.has(entry):
                 yield entry
 
+    def is_sound(self, entry: Entry) -> bool:
+        """False for a message that the disk has spoiled, with a warning that names it."""
+        if entry.is_damaged:
+            _log.warning(
+                "message %d of %s is damaged and left out; `drupelet doctor` says what to do",
+                entry.handle, self.config.store_path,
+            )  # fmt: skip
+        return not entry.is_damaged
+
     def newest(self, group: str, count: int, wanted: Wanted = ALL) -> list[Entry]:
         """The last `count` messages of a group that are wanted, in the log's order."""
         entry_of = self._entry_maker(group)
@@ -267,9 +278,13 @@ class LogView:
         low, high = (bytes.fromhex(prefix.ljust(2 * ID_SIZE, digit)) for digit in "0f")
         rows = self.connection.execute(_BY_ID, (low, high)).fetchall()
         if not rows:
-            gone = self.connection.execute(
-                "SELECT 1 FROM gone WHERE id BETWEEN ? AND ?", (low, high)
-            ).fetchone()
+            # A store of an early release, which is only read, has no table of them.
+            gone = (
+                database.has_table(self.connection, "gone")
+                and self.connection.execute(
+                    "SELECT 1 FROM gone WHERE id BETWEEN ? AND ?", (low, high)
+                ).fetchone()
+            )
             why = " any more: it made room for others" if gone else ""
             raise StorageError(f"{prefix}: the log has no message with this id{why}")
         if len(rows) > 1:
@@ -286,6 +301,8 @@ class LogView:
             }.get(state, "its client has rejected it")
             raise StorageError(f"{prefix}: the log does not have this message: {why}")
         group = next((name for name in _ALL_GROUPS if self._group_number(name) == number), "")
+        if not group:
+            raise StorageError(f"{prefix}: a message of a group that this home is not in")
         query = _BY_HANDLE.format(checksum=self._checksum)
         row = self.connection.execute(query, (handle,)).fetchone()
         entry = self._entry_maker(group, state)(0, row)

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from drupelet_host.base import clock
-from drupelet_host.base.output import MESSAGE_CHARACTERS_MAX, printable
+from drupelet_host.base.output import DAMAGED_TEXT, MESSAGE_CHARACTERS_MAX, printable
 from drupelet_host.view.log_view import Entry
 
 # A browser loads the page again after so long.
@@ -76,7 +76,7 @@ def _member(peer: dict[str, Any], batteries: dict[str, str], is_running: bool) -
     state = "connected" if peer["state"] == "up" else peer["state"]
     facts = [
         ("carrier", _text(peer["url"])),
-        ("heard", _text(age(peer["heard_ms"]))),
+        ("heard", _text(clock.age_text(peer["heard_ms"]))),
         ("waits for it", _owed(peer, is_running)),
     ]
     if peer["reason"]:
@@ -96,7 +96,7 @@ def _owed(peer: dict[str, Any], is_running: bool) -> str:
         return "nothing"
     text = f"{count}{' or more' if peer['more_outstanding'] else ''} messages"
     if is_running and peer["owed_since_ms"]:
-        text += f", since {age(peer['owed_since_ms']).removesuffix(' ago')}"
+        text += f", since {clock.age_text(peer['owed_since_ms']).removesuffix(' ago')}"
     return _text(text)
 
 
@@ -126,7 +126,7 @@ def _now() -> str:
 
 
 def _read(wall_ms: int) -> str:
-    return f"last read {age(wall_ms)}" if wall_ms else "not read yet"
+    return f"last read {clock.age_text(wall_ms)}" if wall_ms else "not read yet"
 
 
 def _entry(entry: Entry) -> str:
@@ -134,6 +134,7 @@ def _entry(entry: Entry) -> str:
     text = _text(fields["text"][:MESSAGE_CHARACTERS_MAX])
     left_out = len(fields["text"]) - MESSAGE_CHARACTERS_MAX
     text += f"… ({left_out:,} more characters)" if left_out > 0 else ""
+    text = _mark(DAMAGED_TEXT, False) if entry.is_damaged else text
     author = entry.author if entry.author == entry.via else f"{entry.author} via {entry.via}"
     written = fields["time"][:19].replace("T", " ")
     return (
@@ -157,14 +158,3 @@ def _batteries(entries: list[Entry]) -> dict[str, str]:
                 unit = name.removeprefix("battery").strip("_")
                 found[entry.author] = f"{number} {unit}".strip()[:40]
     return found
-
-
-def age(wall_ms: int) -> str:
-    """How long ago, for a person."""
-    if not wall_ms:
-        return "never"
-    seconds = max(0, (clock.wall_ms() - wall_ms) // 1000)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
