@@ -228,12 +228,12 @@ class Home:
             AgentStoppedError: with `follow`, when the agent of this process failed.
             ConfigError, StorageError: as `publish`.
         """
-        found = self._reader(reader, group)
+        log_reader = self._reader(reader, group)
 
         def iterate() -> Iterator[Message]:
             looked_at = 0
             while True:
-                batch, looked_at = found.next_batch(looked_at).result()
+                batch, looked_at = log_reader.next_batch(looked_at).result()
                 yield from batch
                 if not batch:
                     if not follow:
@@ -248,10 +248,10 @@ class Home:
         self, reader: str = DEFAULT_READER, *, group: str = "readings"
     ) -> AsyncIterator[Message]:
         """As `messages` with `follow`, for `async for`: waiting leaves the event loop free."""
-        found = self._reader(reader, group)
+        log_reader = self._reader(reader, group)
         looked_at = 0
         while True:
-            batch, looked_at = await asyncio.wrap_future(found.next_batch(looked_at))
+            batch, looked_at = await asyncio.wrap_future(log_reader.next_batch(looked_at))
             for message in batch:
                 yield message
             if not batch:

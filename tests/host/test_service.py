@@ -79,10 +79,14 @@ def test_the_rule_starts_the_unit_for_a_usb_stick_of_the_label() -> None:
 
 
 def test_udev_takes_the_rule(tmp_path: Path) -> None:
-    """Where udevadm is new enough to tell (254)."""
+    """Each rule is a list of keys, operators and quoted values (udev(7)); from 254 on udevadm says
+    so itself."""
     install.write(Plan(Path("/var/lib/drupelet")), tmp_path)
     rule = tmp_path / "etc/udev/rules.d/90-drupelet-stick.rules"
-    assert rule.read_text().count("\n") == 2
+    comment, line = rule.read_text().splitlines()
+    assert comment.startswith("#")
+    for part in line.split(", "):
+        assert re.fullmatch(r'[A-Z_]+(\{[^}"]+\})?(==|!=|\+=|:?=)"[^"]*"', part), part
     if shutil.which("udevadm"):
         version = subprocess.run(["udevadm", "--version"], capture_output=True, check=True).stdout
         if int(version) >= 254:

@@ -2,8 +2,8 @@
 
 One turn: what came in, what entered the log, what commands ask, what is due out. Then one commit,
 and sleep until a carrier or a command has bytes, or the node has something due. An idle agent
-wakes once a second and writes nothing. Nothing that a carrier does ends the agent; a store that
-fails does.
+wakes once a second and leaves its status file alone. Nothing that a carrier does ends the agent; a
+store that fails does.
 """
 
 import logging

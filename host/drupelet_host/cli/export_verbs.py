@@ -288,8 +288,8 @@ def _broker(settings: _Settings) -> "Callable[[LogReader], Target]":
 
 def _scheme(to: str) -> str:
     """The scheme of a URL; "" for a file."""
-    found = _SCHEME.match(to)
-    return found[1] if found and found[1] != "file" else ""
+    match = _SCHEME.match(to)
+    return match[1] if match and match[1] != "file" else ""
 
 
 def _format(settings: _Settings) -> "Format":

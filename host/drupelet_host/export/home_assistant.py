@@ -146,13 +146,15 @@ def _unit(name: str, unit: str) -> tuple[str, str]:
     if name == NUMBER_NAME:
         return _BY_ENDING[_BY_UNIT[unit]] if unit in _BY_UNIT else (clean(unit), "")
     lower = name.lower()
-    return next((found for end, found in _BY_ENDING.items() if lower.endswith(end)), ("", ""))
+    return next(
+        (value_class for end, value_class in _BY_ENDING.items() if lower.endswith(end)), ("", "")
+    )
 
 
 def slug(name: str) -> str:
     """A name for topics and templates; two names have two."""
-    found = _NO_SLUG.sub("_", name.lower())[:48]
-    if found == name:
-        return found
+    readable = _NO_SLUG.sub("_", name.lower())[:48]
+    if readable == name:
+        return readable
     tail = hashlib.blake2s(clean(name).encode(), digest_size=3).hexdigest()
-    return f"{found}_{tail}"
+    return f"{readable}_{tail}"

@@ -145,7 +145,7 @@ class LogReader:
         """
         try:
             self._follow_store()
-            found: list[Entry] = []
+            entries: list[Entry] = []
             rows = self._view.entries(self.group, self._looked_at)
             with contextlib.closing(rows):  # type: ignore[type-var]
                 for entry in rows:
@@ -154,12 +154,12 @@ class LogReader:
                     self._looked_at = entry.handle
                     is_done = self._row.is_done(entry.handle, entry.id)
                     if not is_done and self._view.is_sound(entry):
-                        found.append(entry)
-                        if len(found) == count_max:
+                        entries.append(entry)
+                        if len(entries) == count_max:
                             break
         except sqlite3.Error as error:
             raise StorageError(database.explain(self._view.config.store_path, error)) from error
-        return found
+        return entries
 
     def finish(self, done: Iterable[tuple[int, bytes]], handle: int, file_size: int = 0) -> None:
         """Messages (handle, id) are done, and all up to `handle`; durable on return."""

@@ -55,7 +55,7 @@ def live_status(settings: Config) -> dict[str, Any]:
     return checked_status(answer) if answer is not None else {}
 
 
-def said_status(settings: Config) -> dict[str, Any]:
+def latest_status(settings: Config) -> dict[str, Any]:
     """What the running agent says of itself, or what an agent or a stick visit said last."""
     return live_status(settings) or last_status(settings.status_path)
 

@@ -34,7 +34,7 @@ from drupelet_host.keys.overview import (
 from drupelet_host.member import identity
 from drupelet_host.member.member import CLONES
 from drupelet_host.member.status import DOWN, foreign_text, jams
-from drupelet_host.requests.client import said_status
+from drupelet_host.requests.client import latest_status
 from drupelet_host.store import database
 from drupelet_host.store.checksum import damaged_rows
 from drupelet_host.view.log_view import LogView
@@ -81,20 +81,20 @@ def examine(home: Path) -> list[Check]:
     except DrupeletError as error:
         return [*checks, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
     checks.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
-    said = said_status(settings)  # a hung agent is waited for once
+    status = latest_status(settings)  # a hung agent is waited for once
     looks: tuple[tuple[Callable[..., Iterator[Check]], tuple[object, ...]], ...] = (
-        (_lock, (settings, said)),
+        (_lock, (settings, status)),
         (_locks, (settings,)),
         (_brokers, (settings,)),
-        (_carriers, (settings, said)),
+        (_carriers, (settings, status)),
         (_keys, (settings,)),
         (_tells, (settings,)),
-        (_counters, (settings, said)),
-        (_identity, (settings, said)),
+        (_counters, (settings, status)),
+        (_identity, (settings, status)),
         (_clones, (settings,)),
         (_database, (settings,)),
         (_messages, (settings,)),
-        (_clock, (settings, said)),
+        (_clock, (settings, status)),
         (_disk, (settings,)),
         (_sticks, (settings,)),
     )
@@ -129,12 +129,12 @@ def _modes(home: Path) -> Iterator[Check]:
         yield Check("modes", OK, f"{len(paths) - 1} key files, for their owner only")
 
 
-def _lock(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
+def _lock(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
     """Whether an agent runs, and still answers."""
     if not config.locked(settings.home):
         yield Check("agent", WARN, "no agent runs on this home", "start `drupelet agent`")
         return
-    silent_ms = clock.wall_ms() - int(said.get("said_ms", 0))
+    silent_ms = clock.wall_ms() - int(status.get("said_ms", 0))
     longest_ms = max(SILENT_MS_MAX, 3 * settings.epoch_ms)
     if silent_ms > longest_ms:
         yield Check(
@@ -169,13 +169,13 @@ def _brokers(settings: Config) -> Iterator[Check]:
             yield Check("brokers", OK, f"{row.url}: its files can be used")
 
 
-def _carriers(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
+def _carriers(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
     """What keeps the running agent from its peers, as it said last."""
     if not config.locked(settings.home):
         return
     names = settings.names()
-    rows = [(names.get(row["id"], row["id"]), row) for row in said.get("peers", [])]
-    rows += [(row["name"], row) for key in ("topics", "channels") for row in said.get(key, [])]
+    rows = [(names.get(row["id"], row["id"]), row) for row in status.get("peers", [])]
+    rows += [(row["name"], row) for key in ("topics", "channels") for row in status.get(key, [])]
     down = [(name, row["reason"]) for name, row in rows if row.get("state") == DOWN]
     for name, reason in down:
         yield Check("carriers", WARN, f"{name}: {reason}", "the agent goes on by itself then")
@@ -252,16 +252,16 @@ def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:
         yield Check("epochs", OK, f"{where}: {chain['out_epoch']} out, {chain['in_epoch']} in")
 
 
-def _counters(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
+def _counters(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
     """What the running agent counted: frames that were not the peer's."""
-    for kind, name, text in jams(said, settings.names()):
+    for kind, name, text in jams(status, settings.names()):
         remedy = (
             "keep strangers out of the broker: users with a password who reach their own topics"
         )
         if kind == CLASS_NAMES[LIVE]:
             remedy += f"; `drupelet rotate {name}` moves the link to topics that they do not know"
         yield Check("jammed", WARN, text, remedy)
-    for peer in said.get("peers", []):
+    for peer in status.get("peers", []):
         name = settings.names().get(peer.get("id"), peer.get("id"))
         for kind, seal in peer["seals"].items():
             forged = seal.get("forged", 0)
@@ -280,7 +280,7 @@ def _counters(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
                 yield Check("frames", OK, text)
 
 
-def _identity(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
+def _identity(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
     """Whether the store is that of this id and group, and whether peers are in the same group."""
     group = settings.group
     if settings.store_path.exists():
@@ -292,7 +292,7 @@ def _identity(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
         if wrong:
             yield Check("identity", FAIL, wrong, "the agent does not start before that")
             return
-    peers = said.get("peers", [])
+    peers = status.get("peers", [])
     foreign = [(row["id"], row["foreign"]) for row in peers if row.get("foreign")]
     for id, count in foreign:
         name = settings.names().get(id, id)
@@ -373,11 +373,11 @@ def _messages(settings: Config) -> Iterator[Check]:
         yield Check("messages", OK, "every message is as it was written")
 
 
-def _clock(settings: Config, said: dict[str, Any]) -> Iterator[Check]:
+def _clock(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
     """A wrong clock only spoils timestamps; it should be known all the same."""
     now_ms = clock.wall_ms()
     date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(now_ms / 1000))
-    said_ms = int(said.get("said_ms", 0))
+    said_ms = int(status.get("said_ms", 0))
     if now_ms < CLOCK_MS_MIN:
         yield Check("clock", WARN, f"this machine thinks it is {date} UTC", "set its clock")
     elif said_ms - now_ms > CLOCK_BACK_MS_MAX:

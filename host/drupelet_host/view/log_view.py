@@ -26,7 +26,7 @@ from drupelet_host.clients.default_body import split_body
 from drupelet_host.home import config
 from drupelet_host.member import family, identity
 from drupelet_host.member.author_name import author_of
-from drupelet_host.requests.client import said_status
+from drupelet_host.requests.client import latest_status
 from drupelet_host.store import database, outbox
 from drupelet_host.store.checksum import row_checksum
 from drupelet_host.view import telemetry_files
@@ -328,7 +328,7 @@ class LogView:
             f"SELECT count(*) FROM log WHERE state = {STATE_PENDING}"  # noqa: S608 - no input
         ).fetchone()[0]
         running = config.locked(self.config.home)
-        last = said_status(self.config)
+        last = latest_status(self.config)
         return {
             "name": self.config.name,
             "id": self.config.id.hex(),

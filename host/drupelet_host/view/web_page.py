@@ -145,7 +145,7 @@ def _entry(entry: Entry) -> str:
 
 def _batteries(entries: list[Entry]) -> dict[str, str]:
     """What readings say of their author's battery: a number under a name that begins so."""
-    found = {}
+    batteries = {}
     for entry in entries:
         if not entry.payload.startswith(b"{"):
             continue
@@ -156,5 +156,5 @@ def _batteries(entries: list[Entry]) -> dict[str, str]:
         for name, number in value.items():
             if name.startswith("battery") and type(number) in (int, float):
                 unit = name.removeprefix("battery").strip("_")
-                found[entry.author] = f"{number} {unit}".strip()[:40]
-    return found
+                batteries[entry.author] = f"{number} {unit}".strip()[:40]
+    return batteries
