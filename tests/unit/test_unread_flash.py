@@ -46,6 +46,14 @@ class Card(RamFiles):
         return super().read_into(fd, offset, buf, at, size)
 
 
+def travel(a: Member, b: Member, stick: Stick) -> None:
+    """Carry the stick from A to B and back, twice."""
+    for _ in range(2):
+        for writer, reader in ((a, b), (b, a)):
+            write(writer, stick)
+            read(reader, stick)
+
+
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
 @pytest.mark.parametrize(
     ("profile", "family"),
@@ -114,11 +122,7 @@ def test_a_bundle_does_not_stand_for_what_the_flash_did_not_give(pool: int, size
 
     a.store.read_into = refuse  # type: ignore[method-assign]
     stick = Stick()
-    for _ in range(2):
-        write(a, stick)
-        read(b, stick)
-        write(b, stick)
-        read(a, stick)
+    travel(a, b, stick)
     assert len(b.log()) < 9 and link_of(a).exchange.outbox.low() <= handle
     a.store.read_into = read_into  # type: ignore[method-assign]
     settle((a, b), stick)
@@ -230,11 +234,7 @@ def test_a_message_that_cannot_be_loaded_is_not_passed_over(pool: int) -> None:
         given.append(a.node.event_handle)
     assert given == handles[:5]
     stick = Stick()
-    for _ in range(2):
-        write(a, stick)
-        read(b, stick)
-        write(b, stick)
-        read(a, stick)
+    travel(a, b, stick)
     assert 0 < len(b.log()) < 9
     a.store.load = load  # type: ignore[method-assign]
     while a.node.next_event():
