@@ -16,11 +16,12 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.telemetry.summary import read, summarise
+from spec import spec_text
 from telemetry.test_decode import damages_of, events_of
 
 HERE = Path(__file__).parent
 FIRMWARE = HERE.parents[1] / "firmware"
-SPEC = (HERE.parents[1] / "docs" / "SPEC.md").read_text("utf-8")
+SPEC = spec_text()
 INTERPRETERS = {
     "cpython": [sys.executable],
     "micropython": micropython_command("x64"),
