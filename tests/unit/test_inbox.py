@@ -303,8 +303,27 @@ def test_a_copy_that_comes_again_is_answered_once() -> None:
     inbox.owe(5, 0, 18, BY_ROW)
     inbox.owe(6, 0, 0, BY_ROW)
     inbox.owe(7, 0, 0, BY_ROW)
-    assert inbox.owed_from == 0, "who sent it sends it again"
-    assert take_all(inbox) == [5, 6]
+    assert inbox.owed_from == 0, "the peer sends message 5 once more"
+    assert take_all(inbox) == [6, 7]
+
+
+def test_replies_for_a_link_that_is_down_do_not_keep_others_from_leaving() -> None:
+    down, up = 1, 2
+    inbox = make(owed_max=3)
+    inbox.owe(3, down, 0, 0)
+    for handle in range(5, 12):
+        inbox.owe(handle, down, 0, BY_ROW)
+    inbox.owe(12, up, 0, BY_ROW)
+    rows = [(inbox.owed(row), inbox.owed_group(row)) for row in range(inbox.owed_end)]
+    assert rows == [(3, down), (11, down), (12, up)], "the oldest reply goes, no first ACK"
+    inbox = make(owed_max=2)
+    inbox.begin_bundle()
+    for handle in (5, 6):
+        inbox.owe(handle, up, 0, BY_ROW)
+        inbox.take_owed(inbox.owed_end - 1, True)
+    inbox.owe(7, up, 0, BY_ROW)
+    inbox.end_bundle(False)
+    assert take_all(inbox) == [5, 6], "what an unfinished bundle holds stays"
 
 
 def test_a_reply_does_not_say_from_where_on_the_log_owes() -> None:

@@ -3,8 +3,9 @@
 Acknowledgements are owed by handle, in order of arrival. When their rows are full, `owed_from`
 covers the rest: every message of the log from that handle on that came from the peer. Pending and
 buried messages are not in the log; they are acknowledged once they enter it, or when another copy
-comes. The reply to another copy is not covered by `owed_from` either: without a free row, the peer
-has to send the message once more.
+comes. The reply to another copy is not covered by `owed_from` either: if no row is free, it takes
+the row of the oldest reply, whose message the peer has to send once more. So replies that wait for
+a link that is down do not keep those of another link from leaving.
 """
 
 from drupelet.base.compat import const
@@ -86,18 +87,19 @@ class Inbox:
                     return
         elif self.owed_from:
             return
-        owed_max = len(self._owed_rows) // OWED_SIZE
-        if self.owed_end == owed_max:
-            self._compact()
-        row = self.owed_end
-        if row == owed_max:
+        size = len(self._owed_rows)
+        if self.owed_end * OWED_SIZE == size:
+            self._compact(False)
+            if state and self.owed_end * OWED_SIZE == size:
+                self._compact(True)
+        at = self.owed_end * OWED_SIZE
+        if at == size:
             if not state:
                 self.owe_from(handle)
             return
         self.is_dirty = True
-        self.owed_end = row + 1
-        put_u32(self._owed_rows, row * OWED_SIZE, handle)
-        at = row * OWED_SIZE
+        self.owed_end += 1
+        put_u32(self._owed_rows, at, handle)
         self._owed_rows[at + _OWED_GROUP] = group
         self._owed_rows[at + _OWED_STATE] = state
         put_u16(self._owed_rows, at + _OWED_NUMBER, number)
@@ -122,10 +124,14 @@ class Inbox:
         self.owed_from = min(self.owed_from, handle) if self.owed_from else handle
         self.is_dirty = True
 
-    def _compact(self) -> None:
+    def _compact(self, evicts: bool) -> None:
+        """Remove the rows that were written; `evicts`: also the oldest reply to another copy that
+        no unfinished bundle holds."""
         to = 0
         for row in range(self.owed_end):
-            if self.owed(row):
+            if evicts and self._owed_state(row) & (BY_ROW | _BUNDLING) == BY_ROW:
+                evicts = False
+            elif self.owed(row):
                 rows = self._owed_rows
                 copy(rows, to * OWED_SIZE, rows, row * OWED_SIZE, OWED_SIZE)
                 to += 1
@@ -183,8 +189,7 @@ class Inbox:
         """
         owes = self.owes()
         for row in range(self.owed_end):
-            if self.owed(row):
-                self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
+            self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
         for entry in range(self.offers_max):
             if self.kind(entry) == OWED:
                 self.set_kind(entry, OWED_BUNDLING)
@@ -271,15 +276,14 @@ class Inbox:
             if number:
                 self.number_entry(entry, number)
             return entry
-        victim = -1
-        victim_age = 0
+        victim = victim_age = -1
         for row in range(self._end if self._end < self.offers_max else 0, self.offers_max):
             age = (epoch - self.epoch(row)) & 0xFFFF
             if not self.kind(row):
                 victim = row
                 break
             may_evict = self.kind(row) <= REQUESTED and (kind > REQUESTED or age)
-            if may_evict and (victim < 0 or age > victim_age):
+            if may_evict and age > victim_age:
                 victim = row
                 victim_age = age
         if victim >= 0:
@@ -327,8 +331,7 @@ class Inbox:
         acknowledgement: the message arrived whole, and our log has dropped it."""
         for entry in range(self.offers_max):
             begin = entry * ENTRY_SIZE
-            is_owed = self.kind(entry) >= OWED
-            if is_owed and equal(self.entries, begin, id, at, ID_PREFIX_SIZE):
+            if self.kind(entry) >= OWED and equal(self.entries, begin, id, at, ID_PREFIX_SIZE):
                 copy(id, at, self.entries, begin, ID_SIZE)
 
     def is_whole(self, entry: int) -> bool:
