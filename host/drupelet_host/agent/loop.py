@@ -468,8 +468,8 @@ class Agent:
                 return self.command(request)
             case SendEphemeral(content=content):
                 return self.send_ephemeral(content)
-            case SayOnChannel(channel=channel, content=content):
-                return self.say(channel, content)
+            case SayOnChannel():
+                return self.say(request)
             case Push(folder=folder):
                 return self.remote_log("push", folder)
             case Pull(folder=folder):
@@ -498,10 +498,12 @@ class Agent:
         self.output.event("command", f"{done['operation']} to {done['board']}", **done)
         return done
 
-    def say(self, channel: str, content: bytes) -> dict[str, Any]:
+    def say(self, asked: SayOnChannel) -> dict[str, Any]:
         """Send a message on a channel; its id, or `error` with one line."""
         try:
-            return self.channels.publish(channel, content, clock.now_ms())
+            return self.channels.publish(
+                asked.channel, asked.content, clock.now_ms(), asked.ephemeral
+            )
         except DrupeletError as error:
             return {"error": str(error)}
 

@@ -59,10 +59,11 @@ class SendEphemeral(Request, tag="ephemeral"):
 
 
 class SayOnChannel(Request, tag="channel"):
-    """Send a message on a channel; the bytes are Base64 in JSON."""
+    """Send a message on a channel; the bytes are Base64 in JSON. ephemeral: once, for no log."""
 
     channel: str
     content: bytes
+    ephemeral: bool = False
 
 
 class Push(Request, tag="push"):
