@@ -23,6 +23,7 @@ from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.channels import Channels
 from drupelet_host.agent.handler import Handler
 from drupelet_host.agent.learned_peers import Learner
+from drupelet_host.agent.random_sharing import RandomSharing
 from drupelet_host.agent.request_server import RequestServer
 from drupelet_host.agent.supervisor import Supervisor
 from drupelet_host.agent.topics import Topics
@@ -120,6 +121,9 @@ class Agent:
             Handler(self.member, handle_with, handle_time_s, self._handler_failed)
             if handle_with
             else None
+        )
+        self.sharing = (
+            RandomSharing(config.share_with, config.share_period_ms) if config.share_with else None
         )
         self._asks = False  # waits for another agent's store
         self.learner = Learner(self.member, self.reload, self._learned)
@@ -287,6 +291,8 @@ class Agent:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
         self.topics.turn(now_ms)
+        if self.sharing is not None:
+            self.sharing.turn(self.lines, now_ms)
         self.member.vanishing.turn(self.member.store)
         more |= self._events()
         if self.feed is not None:
@@ -698,6 +704,7 @@ class Agent:
             ],
             "channels": [line.status() for line in self.channels.lines],
             "not_learned": self.learner.status(),
+            "shares_with": self.sharing.names if self.sharing is not None else None,
             "feed": self.feed.status() if self.feed is not None else None,
         }
 

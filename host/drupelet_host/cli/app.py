@@ -234,6 +234,9 @@ def status(
     )
     if lifetime := "is ephemeral" if report["ephemeral"] else report["lifetime"]:
         print(f"what this member writes {lifetime}")
+    if report["shares_with"] is not None:
+        names = ", ".join(report["shares_with"]) or "nobody: none is reached"
+        output.line(f"in this period the log is offered to {names}")
     if not view.begun:
         print("no store yet: `drupelet agent` makes one")
     if report["counters"]:

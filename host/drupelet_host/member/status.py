@@ -94,6 +94,10 @@ def _is_peer(row: dict[str, Any]) -> bool:
     )
 
 
+def _are_names(value: Any) -> bool:  # noqa: ANN401 - whatever JSON has
+    return value is None or (isinstance(value, list) and all(isinstance(x, str) for x in value))
+
+
 def _is_status(value: dict[str, Any]) -> bool:
     tables = {name: value.get(name, []) for name in _STATUS_ROWS}
     feed = value.get("feed")
@@ -104,6 +108,7 @@ def _is_status(value: dict[str, Any]) -> bool:
         and all(_fits(row, _STATUS_ROWS[name]) for name in tables for row in tables[name])
         and all(map(_is_peer, tables["peers"]))
         and (feed is None or _fits(feed, _STATUS_FEED))
+        and _are_names(value.get("shares_with"))
     )
 
 

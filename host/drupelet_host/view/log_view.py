@@ -372,6 +372,7 @@ class LogView:
             "peers": self._peers(last, running),
             "topics": _shared(last.get("topics", []), running),
             "channels": _shared(last.get("channels", []), running),
+            "shares_with": last.get("shares_with") if running else None,
             "feed": last.get("feed"),
             "not_learned": last.get("not_learned", []),
         }
