@@ -357,7 +357,7 @@ def test_a_stick_without_room_for_everything_is_told_by_the_exit_status(
     (tmp_path / "stick").mkdir()
     words = ["stick", str(tmp_path / "stick"), "--home", str(alice.path)]
     with monkeypatch.context() as patched:
-        patched.setattr(Stick, "free", lambda self: free_size)
+        patched.setattr(Stick, "free", lambda _: free_size)
         full = CliRunner().invoke(app, words)
     assert full.exit_code == exit_codes.REFUSED, full.output
     assert "messages for bob wait: the stick has no more room" in full.stderr
