@@ -79,6 +79,7 @@ def longest_first(groups: list[str], seconds: list[float]) -> list[int]:
     return sorted(range(len(groups)), key=lambda at: (-total[groups[at]], groups[at], at))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     durations = recorded()
     tier = config.getoption("tier")
