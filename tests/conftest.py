@@ -15,9 +15,17 @@ from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.sim import hoststore
 from opened import opened, resources
-from tiers import pytest_addoption, pytest_collection_modifyitems
+from tiers import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_xdist_make_scheduler,
+)
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_xdist_make_scheduler",
+]
 
 ARCHES = ("x64", "x86")
 

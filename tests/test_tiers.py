@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiers import DURATIONS, SLOW_S, belongs, longest_first, recorded
+from tiers import DURATIONS, SLOW_S, belongs, group_of, longest_first, recorded
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,6 +24,20 @@ def test_a_test_runs_in_its_tiers(is_long: bool, is_slow: bool, tiers: list[str]
     assert [
         tier for tier in ("quick", "full", "long") if belongs("test_a", is_long, tier, slow)
     ] == tiers
+
+
+@pytest.mark.parametrize(
+    ("test_id", "group"),
+    [
+        ("tests/unit/test_pace.py::test_a[x-y]", "tests/unit/test_pace.py"),
+        ("tests/test_docs.py::test_a", "tests/test_docs.py"),
+        ("tests/telemetry/test_job.py::test_a", "telemetry"),
+        ("tests/pico/test_walk.py::test_a[uart]", "tests/pico/test_walk.py::test_a[uart]"),
+        ("tests/board/hal/test_hal.py::test_a", "tests/board/hal/test_hal.py"),
+    ],
+)
+def test_groups_share_what_is_costly(test_id: str, group: str) -> None:
+    assert group_of(test_id) == group
 
 
 def test_the_longest_group_starts_first_and_stays_together() -> None:

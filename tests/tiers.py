@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,9 @@ for _tier, _count in EXAMPLES.items():
     settings.register_profile(
         _tier, max_examples=_count, deadline=None, print_blob=True, derandomize=_tier != "long"
     )
+# Rooms whose tests go to workers one by one, and rooms that go whole to one worker.
+ALONE = ("pico", "m3")
+TOGETHER = ("telemetry",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,17 +62,14 @@ def belongs(test_id: str, is_long: bool, tier: str, slow: Iterable[str]) -> bool
     return not is_long and (tier == "full" or test_id not in slow)
 
 
-def group_of(item: pytest.Function) -> str:
-    """What has to run on one worker: tests that share a costly fixture.
-
-    A fixture of a module is made once if the module's tests stay together. There is one Spark.
-    """
-    if "spark_session" in item.fixturenames:
-        return "spark"
-    definitions = item._fixtureinfo.name2fixturedefs.values()
-    if any(one[-1].scope == "module" for one in definitions):
-        return item.nodeid.partition("::")[0]
-    return item.nodeid
+def group_of(test_id: str) -> str:
+    """What has to run on one worker: a file, whose fixtures are then made once, and whatever needs
+    Spark, which takes ten seconds to come up. Of the emulated chips each test is minutes long."""
+    path = test_id.partition("::")[0]
+    room = path.split("/")[1] if path.count("/") > 1 else ""
+    if room in ALONE:
+        return test_id
+    return room if room in TOGETHER else path
 
 
 def longest_first(groups: list[str], seconds: list[float]) -> list[int]:
@@ -79,7 +80,6 @@ def longest_first(groups: list[str], seconds: list[float]) -> list[int]:
     return sorted(range(len(groups)), key=lambda at: (-total[groups[at]], groups[at], at))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     durations = recorded()
     tier = config.getoption("tier")
@@ -92,15 +92,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     if hasattr(config, "workerinput"):
-        functions = [item for item in chosen if isinstance(item, pytest.Function)]
-        groups = [group_of(item) for item in functions]
-        order = longest_first(groups, [durations.get(item.nodeid, 0.02) for item in functions])
-        for item, group in zip(functions, groups, strict=True):
-            if group != item.nodeid:
-                item.add_marker(pytest.mark.xdist_group(group))
-        assert len(functions) == len(chosen)
+        groups = [group_of(item.nodeid) for item in chosen]
+        order = longest_first(groups, [durations.get(item.nodeid, 0.02) for item in chosen])
         chosen = [chosen[at] for at in order]
     items[:] = chosen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        """Hands whole groups to workers, in the order of the tests."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return GroupScheduling(config, log)
 
 
 class Recorder:
@@ -113,7 +121,7 @@ class Recorder:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid.partition("@")[0]] += report.duration
+        self.seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         kept = {
