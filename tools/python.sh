@@ -4,3 +4,5 @@
 bin=.venv/bin
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="${DRUPELET_CACHE:-$PWD/.cache}/bytecode"
+# Tests run modules in folders of their own, which never come again.
+rm -rf "$PYTHONPYCACHEPREFIX${TMPDIR:-/tmp}"
