@@ -313,7 +313,10 @@ def stick(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Exchange with a USB stick; wait for "safe to unplug"."""
+    """Exchange with a USB stick; wait for "safe to unplug".
+
+    Ends with status 1 if it is not safe, or if messages found no room on the stick.
+    """
     folder = home_of(home)
     settings = config.load(folder)
     # The agent may run elsewhere: it gets the whole path.
@@ -337,7 +340,7 @@ def stick(
             output.complain(problem)
         if report["safe_to_unplug"]:
             print("safe to unplug")
-    if not report["safe_to_unplug"]:
+    if not report["safe_to_unplug"] or report["waiting"]:
         raise typer.Exit(exit_codes.REFUSED)
 
 
