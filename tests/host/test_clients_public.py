@@ -6,6 +6,7 @@ import pytest
 
 from drupelet import host_api
 from drupelet.base.errors import CapacityError, PeerError
+from drupelet.node import Node
 from drupelet.store.states import STATE_DELETED
 from drupelet_host.agent.random_sharing import drawn
 from drupelet_host.base import clock
@@ -16,7 +17,8 @@ from drupelet_host.clients.notices import (
     STRANGERS_PER_SENDER_MAX,
     TIMESTAMP_MS_MAX,
 )
-from drupelet_host.clients.public import join_topic, topic_descriptor
+from drupelet_host.clients.public import topic_descriptor
+from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.remote.log import LogReader, LogWriter, take_news
@@ -25,6 +27,10 @@ from helpers_clients import World
 from helpers_remote import Device, upload
 
 STAMP = (1_700_000_000_000).to_bytes(8)
+
+
+def join_topic(node: Node, topic: str) -> int:
+    return node.join(PUBLIC_CLIENT_ID, topic_descriptor(topic))
 
 
 def publish(world: World, name: str, group: int, text: bytes) -> None:
