@@ -100,6 +100,7 @@ class Agent:
         # A wrong URL is the user's mistake: found before the store is touched.
         live = [peer for peer in config.peers if self._is_live(peer)]
         self.member = Member(config, restored)
+        self.member.gives_out = True
         now_ms = clock.now_ms()
         self.brokers = Brokers(config.brokers)
         self.lines = [self._line(peer, now_ms) for peer in live]
