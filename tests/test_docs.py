@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 import statements
+from command_pages import help_texts, unknown_options
 from drupelet.base import events
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients import default as clients
@@ -492,12 +493,6 @@ def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
     assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
 
 
-def help_texts() -> dict[str, str]:
-    """Of each command, its section in docs/cli.md, which is what `--help` says."""
-    sections = (ROOT / "docs" / "cli.md").read_text("utf-8").split("\n## drupelet")[1:]
-    return {title.strip(): text for title, _, text in (each.partition("\n") for each in sections)}
-
-
 def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     """Each line of a page's code that calls `drupelet`, with its number, as words."""
     is_code = False
@@ -514,9 +509,5 @@ def test_commands_that_a_page_shows_have_their_options(page: str) -> None:
     shown = list(shown_commands(ROOT / page))
     assert len(shown) > 5
     for number, words in shown:
-        name = " ".join(words[:2]) if " ".join(words[:2]) in texts else words[0]
-        options = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts[name]))
-        used = {word.partition("=")[0] for word in words if word.startswith("--")}
-        if name == "flash" and len(words) > 1:  # `flash TARGET` is `flash device TARGET`
-            options |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts["flash device"]))
-        assert used <= options, f"{page}:{number}: {name} has no {used - options}"
+        unknown = unknown_options(words, texts)
+        assert not unknown, f"{page}:{number}: {words[0]} has no {unknown}"
