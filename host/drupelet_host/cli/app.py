@@ -198,7 +198,7 @@ def status(
 ) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
     if watch:
-        live_verbs.watch(lambda: status(home))
+        live_verbs.watch(lambda: status(home), as_json)
         return
     from drupelet_host.view.log_view import LogView
 
