@@ -273,6 +273,19 @@ def _base_runs(environment: Installed, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), done
 
 
+def test_templates_styles_and_scripts_are_in_the_wheel(wheel: Path) -> None:
+    packages = [ROOT / "host" / "drupelet_host", ROOT / "tools" / "drupelet_tools"]
+    paths = [
+        path.relative_to(package.parent).as_posix()
+        for package in packages
+        for folder in package.rglob("page")
+        for path in folder.iterdir()
+    ]
+    assert "drupelet_tools/telemetry/page/report.html" in paths
+    with zipfile.ZipFile(wheel) as content:
+        assert set(paths) <= set(content.namelist())
+
+
 def test_the_base_is_small(tmp_path: Path, wheel: Path) -> None:
     """What pip leaves on a disk, with the bytecode that it compiles."""
     copies = tmp_path / "copies"
