@@ -16,7 +16,7 @@ from pathlib import Path
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.view.log_view import LogView
-from drupelet_host.view.web_page import ENTRIES_MAX, STYLE, page
+from drupelet_host.view.web_page import ENTRIES_MAX, page, style
 
 LOOPBACK = "127.0.0.1"
 _SECRET_SIZE = 16
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given.encode(), head.encode()):
             self._answer(HTTPStatus.NOT_FOUND, "open the whole address\n", "text/plain")
         elif self.path == f"{head}style.css":
-            self._answer(HTTPStatus.OK, STYLE, "text/css")
+            self._answer(HTTPStatus.OK, style(), "text/css")
         elif self.path == head:
             self._page()
         else:
