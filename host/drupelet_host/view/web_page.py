@@ -11,6 +11,7 @@ from markupsafe import Markup
 from drupelet_host.base import clock
 from drupelet_host.base.output import DAMAGED_TEXT, MESSAGE_CHARACTERS_MAX, printable
 from drupelet_host.view.log_view import Entry
+from drupelet_host.view.status_shapes import PeerStatus, Status
 
 # A browser loads the page again after so long.
 REFRESH_S = 5
@@ -38,8 +39,8 @@ def style() -> str:
     return (resources.files(__package__) / "page" / "web.css").read_text("utf-8")
 
 
-def page(report: dict[str, Any], entries: list[Entry]) -> str:
-    """The whole page. report: as LogView.status has it; entries: the newest readings."""
+def page(report: Status, entries: list[Entry]) -> str:
+    """The whole page. entries: the newest readings."""
     batteries = _batteries(entries)
     text: str = (
         _environment()
@@ -48,12 +49,12 @@ def page(report: dict[str, Any], entries: list[Entry]) -> str:
             refresh_s=REFRESH_S,
             report=report,
             now=_now(),
-            members=[_member(peer, batteries, report["running"]) for peer in report["peers"]],
-            shared=[*report["topics"], *report["channels"]],
+            members=[_member(peer, batteries, report.running) for peer in report.peers],
+            shared=[*report.topics, *report.channels],
             sticks=[
-                (peer["name"], _read(peer["heard_ms"]), _owed(peer, False))
-                for peer in report["peers"]
-                if peer["url"].startswith("stick:")
+                (peer.name, _read(peer.heard_ms), _owed(peer, False))
+                for peer in report.peers
+                if peer.url.startswith("stick:")
             ],
             entries=[_entry(entry) for entry in reversed(entries)],
         )
@@ -61,33 +62,33 @@ def page(report: dict[str, Any], entries: list[Entry]) -> str:
     return text
 
 
-def _member(peer: dict[str, Any], batteries: dict[str, str], is_running: bool) -> dict[str, Any]:
+def _member(peer: PeerStatus, batteries: dict[str, str], is_running: bool) -> dict[str, Any]:
     facts = [
-        ("carrier", peer["url"]),
-        ("heard", clock.age_text(peer["heard_ms"])),
+        ("carrier", peer.url),
+        ("heard", clock.age_text(peer.heard_ms)),
         ("waits for it", _owed(peer, is_running)),
     ]
-    if peer["reason"]:
-        facts.append(("trouble", peer["reason"]))
-    if peer["name"] in batteries:
-        facts.append(("battery", batteries[peer["name"]]))
+    if peer.reason:
+        facts.append(("trouble", peer.reason))
+    if peer.name in batteries:
+        facts.append(("battery", batteries[peer.name]))
     return {
-        "name": peer["name"],
-        "state": "connected" if peer["state"] == "up" else peer["state"],
-        "is_up": peer["state"] in ("up", "by stick"),
+        "name": peer.name,
+        "state": "connected" if peer.state == "up" else peer.state,
+        "is_up": peer.state in ("up", "by stick"),
         "facts": facts,
     }
 
 
-def _owed(peer: dict[str, Any], is_running: bool) -> str:
-    count = peer["outstanding"]
+def _owed(peer: PeerStatus, is_running: bool) -> str:
+    count = peer.outstanding
     if count is None:
         return "not known"
     if not count:
         return "nothing"
-    text = f"{count}{' or more' if peer['more_outstanding'] else ''} messages"
-    if is_running and peer["owed_since_ms"]:
-        text += f", since {clock.age_text(peer['owed_since_ms']).removesuffix(' ago')}"
+    text = f"{count}{' or more' if peer.more_outstanding else ''} messages"
+    if is_running and peer.owed_since_ms:
+        text += f", since {clock.age_text(peer.owed_since_ms).removesuffix(' ago')}"
     return text
 
 
