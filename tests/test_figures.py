@@ -21,6 +21,7 @@ MQTT = "scenario=transfer profile='mqtt qos 1' carrier=mqtt"
 # What the results of bench.md say beside figures: under which conditions they were taken.
 STATED = [
     "26 November", "A message of 100 bytes among 100", "QoS 1 takes", "lost 10 of 1,000 messages",
+    "If A holds 1,000 messages and B lacks 10",
     "A backlog of 5,000 messages", "it may be 1 % of the messages", "`budget` is 1.1 times",
     "Over a stick, B with small tables has 16 slots", "for 4 peers, 16 offers and 32 messages",
     "64 offers and 64 messages", "168 KiB (172,032 bytes)", "stack has 8,192 bytes",
@@ -124,7 +125,12 @@ def quotes_of_contacts() -> list[Quote]:
         figure("wire-cold", f"missing=10 profile={row}", "total_bytes")
         for row in ("compact-1", "bsp-1 mode=interactive", "bsp-1 mode=batch")
     )  # fmt: skip
+    anew = bench_page.chosen_rows(run("anew")["rows"], "held=1000 missing=10")[0]
+    assert all(row["sketch"] < row["filters"] for row in run("anew")["rows"])
     return [
+        (PAGE, f"offers cost {anew['offers']:,} bytes beside the messages, Bloom filters"
+               f" {anew['filters']:,}, and the sketch with which a host recovers a lost store"
+               f" {anew['sketch']}."),
         (PAGE, f"Offering first adds {compact:.0f} bytes with `compact-1`, and"
                f" {min(others):.0f} to {max(others):.0f} with the others."),
         (PAGE, f"nothing is new costs `compact-1` {plain:.0f} bytes, {sealed:.0f} sealed"),

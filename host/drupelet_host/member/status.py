@@ -70,8 +70,9 @@ def jams(
             if seal.forged_run < JAM_MANY or said_ms - seal.forged_last_ms > JAM_QUIET_MS:
                 continue
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seal.forged_since_ms / 1000))
-            text = f"{name}, {kind}: somebody jams, {seal.forged_run} forged frames since {since}"
-            rows.append((kind, name, f"{text} UTC"))
+            run = seal.forged_run
+            text = f"{name}, {kind}: somebody jams, {run} forged frames since {since} UTC"
+            rows.append((kind, name, text))
     return rows
 
 
@@ -99,6 +100,7 @@ def of_member(member: "Member", peers: list[PeerReport], **more: Any) -> MemberR
             "refused": node.refused,
             "malformed": node.malformed,
             "pending": node.pending_count(),
+            "exploded": member.vanishing.exploded,
             "commits": member.store.programs,
             "damaged": member.store.damaged,
         },

@@ -36,6 +36,10 @@ class Status(msgspec.Struct):
     running: Annotated[bool, Meta(description="an agent runs on it")]
     store_gen: Annotated[int, Meta(description="number of the store; a new store has another")]
     boot: Annotated[int, Meta(description="how often a member began with this store")]
+    lifetime: Annotated[
+        str, Meta(description="of what this member writes, in words; empty: it stays")
+    ]
+    ephemeral: Annotated[bool, Meta(description="what this member writes is for now alone")]
     delivered: Annotated[int, Meta(description="readings in the log")]
     telemetry: Annotated[int, Meta(description="black-box segments in the log")]
     pending: Annotated[int, Meta(description="messages that wait for a parent")]

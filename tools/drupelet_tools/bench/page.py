@@ -30,10 +30,12 @@ def read_run(folder: Path, file: str) -> dict[str, Any]:
 
 
 def chosen_rows(rows: list[Row], conditions: str) -> list[Row]:
-    """The rows that meet every `column=value,value`; a value is as a table shows it."""
+    """The rows that meet every `column=value,value`; a value is as in a table, without commas."""
     pairs = [word.partition("=") for word in shlex.split(conditions)]
     return [
-        row for row in rows if all(cell(row, name) in text.split(",") for name, _, text in pairs)
+        row
+        for row in rows
+        if all(cell(row, name).replace(",", "") in text.split(",") for name, _, text in pairs)
     ]
 
 
