@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+import drupelet
 import statements
 from command_pages import help_texts, unknown_options
 from drupelet.base import events
@@ -98,6 +99,14 @@ def test_links_resolve(page: str) -> None:
         if "://" not in target:
             path = (DOCS / page).parent / target.partition("#")[0]
             assert path.exists(), f"{page} links to {target}, which is not there"
+
+
+def test_the_changelog_begins_with_what_a_user_notices_of_this_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased, release = re.findall(r"^## \[(.+?)\]", text, re.M)[:2]
+    assert (unreleased, release) == ("Unreleased", drupelet.__version__)
+    summary = text[text.index(f"## [{release}]") :].partition("\n### ")[0]
+    assert 8 <= len(re.findall(r"^- ", summary, re.M)) <= 12
 
 
 @cache
