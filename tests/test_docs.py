@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
+import drupelet
 import statements
+from command_pages import help_texts, unknown_options
 from drupelet.base import events
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients import default as clients
@@ -97,6 +99,14 @@ def test_links_resolve(page: str) -> None:
         if "://" not in target:
             path = (DOCS / page).parent / target.partition("#")[0]
             assert path.exists(), f"{page} links to {target}, which is not there"
+
+
+def test_the_changelog_begins_with_what_a_user_notices_of_this_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased, release = re.findall(r"^## \[(.+?)\]", text, re.M)[:2]
+    assert (unreleased, release) == ("Unreleased", drupelet.__version__)
+    summary = text[text.index(f"## [{release}]") :].partition("\n### ")[0]
+    assert 8 <= len(re.findall(r"^- ", summary, re.M)) <= 12
 
 
 @cache
@@ -492,12 +502,6 @@ def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
     assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
 
 
-def help_texts() -> dict[str, str]:
-    """Of each command, its section in docs/cli.md, which is what `--help` says."""
-    sections = (ROOT / "docs" / "cli.md").read_text("utf-8").split("\n## drupelet")[1:]
-    return {title.strip(): text for title, _, text in (each.partition("\n") for each in sections)}
-
-
 def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     """Each line of a page's code that calls `drupelet`, with its number, as words."""
     is_code = False
@@ -514,9 +518,5 @@ def test_commands_that_a_page_shows_have_their_options(page: str) -> None:
     shown = list(shown_commands(ROOT / page))
     assert len(shown) > 5
     for number, words in shown:
-        name = " ".join(words[:2]) if " ".join(words[:2]) in texts else words[0]
-        options = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts[name]))
-        used = {word.partition("=")[0] for word in words if word.startswith("--")}
-        if name == "flash" and len(words) > 1:  # `flash TARGET` is `flash device TARGET`
-            options |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts["flash device"]))
-        assert used <= options, f"{page}:{number}: {name} has no {used - options}"
+        unknown = unknown_options(words, texts)
+        assert not unknown, f"{page}:{number}: {words[0]} has no {unknown}"

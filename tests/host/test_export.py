@@ -18,6 +18,7 @@ import pytest
 from drupelet_host.export import export_file, formats
 from drupelet_host.export.line_protocol import line
 from drupelet_host.export.reading import VALUES_MAX, Reading, reading_of
+from drupelet_host.home import file_lock
 from drupelet_host.view.log_view import Entry, LogView
 from host import exported, forked
 from host.conftest import COMMAND, Home, wait_for
@@ -258,8 +259,10 @@ def test_two_exports_into_one_file_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "said.txt").open("wb") as said:
         process = forked.Command(["export", str(out), "--follow", "--home", str(home)], said, said)
     try:
-        refusal = "another program reads under the name"
-        wait_for(lambda: refusal in run(home, str(out)).stderr, "the second one is refused")
+        # Only then: a second one that is quicker would have the first refused.
+        locks = (home / "readers").glob
+        wait_for(lambda: any(map(file_lock.is_taken, locks("*.lock"))), "the first one reads")
+        assert "another program reads under the name" in run(home, str(out)).stderr
     finally:
         process.kill()
         process.wait()

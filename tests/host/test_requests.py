@@ -23,9 +23,11 @@ from drupelet_host.base.output import Output
 from drupelet_host.cli import app, publishing
 from drupelet_host.home import config
 from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.requests import client, shapes
 from drupelet_host.requests.socket_path import SOCKET_NAME, socket_address
 from drupelet_host.store import database, outbox
+from drupelet_host.view.status_shapes import PeerStatus
 from host.conftest import Home, wait_for
 
 MakeHome = Callable[..., Home]
@@ -255,7 +257,7 @@ def test_an_answer_that_is_none_is_not_believed(settings: Config, answer: bytes)
 
         thread = threading.Thread(target=reply)
         thread.start()
-        assert client.live_status(settings) == {}
+        assert client.live_status(settings) == MemberReport()
         thread.join()
 
 
@@ -357,8 +359,13 @@ def test_a_full_outbox_says_what_is_true(
 
 
 def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
-    assert app._carrier({"state": "up"}) == "connected"
-    assert app._carrier({"state": "down"}) == "down"
+    def carrier(state: str) -> str:
+        peer = PeerStatus(
+            "b0000002", {}, state=state, name="b", url="stick:", profile="bsp-1", mode="batch"
+        )
+        return app._carrier(peer)
+
+    assert (carrier("up"), carrier("down")) == ("connected", "down")
     assert clock.age_text(0) == "never"
 
 

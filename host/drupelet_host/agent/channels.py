@@ -23,6 +23,7 @@ from drupelet_host.base.output import payload_text
 from drupelet_host.channel.store_node import History, StoreNode, catch_up
 from drupelet_host.home.config import CHANNEL_PERIODS_MAX, Config, Shared
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import ChannelReport
 from drupelet_host.member.status import UP
 from drupelet_host.remote.log import Poll
 from drupelet_host.store import database, schema
@@ -207,9 +208,9 @@ class ChannelLine(SharedLine):
         super().__init__(shared, spoken, keys, brokers, on_change, after_frame)
         self.spoken = spoken
 
-    def status(self) -> dict[str, Any]:
-        """For `drupelet status --json`."""
-        return {**super().status(), **self.spoken.status()}
+    def status(self) -> ChannelReport:
+        """What is said of it."""
+        return ChannelReport(**self._said(), **self.spoken.status())
 
 
 class Channels:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_host.agent import stick_visit
@@ -40,6 +42,7 @@ from drupelet_host.keys import rotate_revoke
 from drupelet_host.keys.key_folder import LIVE
 from drupelet_host.member import family, status
 from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
+from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.member.status import REVOKED, UP
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.requests.shapes import (
@@ -143,8 +146,8 @@ class Agent:
         self._letters_ms = now_ms  # when the last batch of letters was published
         self._letters_took_ms = 0
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
-        last_peers = status.last_status(config.status_path).get("peers", [])
-        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
+        last_peers = status.last_status(config.status_path).peers
+        self._stick_heard_ms = {row.id: row.heard_ms for row in last_peers}
         self._delivered = 0
         self._owed_since_ms: dict[bytes, int] = {}  # wall clock; peers that lack something
 
@@ -464,7 +467,8 @@ class Agent:
         match request:
             case AskStatus():
                 self.member.count_owed()
-                return self.status()
+                answer: dict[str, Any] = msgspec.to_builtins(self.status())
+                return answer
             case VisitStick(path=path):
                 return self.visit(Path(path))
             case Reload():
@@ -681,33 +685,34 @@ class Agent:
         if trouble:
             self.output.event("status", trouble)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> MemberReport:
         """What only the running agent knows."""
         lines = {line.peer.id: line for line in self.lines}
         peers = []
         for peer in self.config.peers:
             line = lines.get(peer.id)
-            row = status.of_peer(self.member, peer.id)
-            peers.append(
-                {
-                    **row,
-                    "state": line.state if line else "by stick",
-                    "reason": line.reason if line else "",
-                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(row["id"], 0),
-                    "owed_since_ms": self._owed_since_ms.get(peer.id, 0),
-                    **(line.live.status() if line else status.STICK_STATUS),
-                }
+            heard_ms = line.heard_ms if line else self._stick_heard_ms.get(peer.id.hex(), 0)
+            row = status.of_peer(
+                self.member,
+                peer.id,
+                state=line.state if line else "by stick",
+                reason=line.reason if line else "",
+                heard_ms=heard_ms,
+                owed_since_ms=self._owed_since_ms.get(peer.id, 0),
+                **(line.live.status() if line else status.STICK_STATUS),
             )
-        return {
-            **status.of_member(self.member, peers),
-            "topics": [
+            peers.append(row)
+        return status.of_member(
+            self.member,
+            peers,
+            topics=[
                 line.status() for line in self.topics.lines if line not in self.channels.lines
             ],
-            "channels": [line.status() for line in self.channels.lines],
-            "not_learned": self.learner.status(),
-            "shares_with": self.sharing.names if self.sharing is not None else None,
-            "feed": self.feed.status() if self.feed is not None else None,
-        }
+            channels=[line.status() for line in self.channels.lines],
+            not_learned=self.learner.status(),
+            shares_with=self.sharing.names if self.sharing is not None else None,
+            feed=self.feed.status() if self.feed is not None else None,
+        )
 
 
 def _mounted(path: Path) -> tuple[int, ...]:
@@ -741,5 +746,6 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
     finally:
         member.store.close()
         member.sealing.close()
-    trouble = status.leave(config.status_path, said | {"store": member.mark})
+    said.store = member.mark
+    trouble = status.leave(config.status_path, said)
     return report.fields | {"problems": report.problems + [trouble] * bool(trouble)}
