@@ -10,13 +10,13 @@ from functools import cache
 from hashlib import blake2s
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
 import drupelet
 import statements
 from command_pages import help_texts, unknown_options
+from conformance_table import conformance, functions_of
 from drupelet.base import events
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients import default as clients
@@ -109,12 +109,6 @@ def test_the_changelog_begins_with_what_a_user_notices_of_this_release() -> None
     assert 8 <= len(re.findall(r"^- ", summary, re.M)) <= 12
 
 
-@cache
-def functions_of(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-
-
 def test_every_test_that_a_page_names_exists() -> None:
     count = 0
     for page in DOCS.rglob("*.md"):
@@ -125,25 +119,6 @@ def test_every_test_that_a_page_names_exists() -> None:
                 assert function in functions_of(ROOT / file), f"{page.name}: there is no {name}"
                 count += 1
     assert count > 20
-
-
-class Row(NamedTuple):
-    """One row of conformance.md."""
-
-    numbers: list[str]
-    statement: str
-    where: str
-    shown: str
-
-
-def conformance() -> list[Row]:
-    """Every row whose first cell holds numbers of statements."""
-    text = (DOCS / "conformance.md").read_text("utf-8")
-    found = re.findall(
-        r"^\| ((?:[A-Z]\d?-[\d.]+-\d+ ?)+)\| (.+?) \| (.+?) \| (.+) \|$", text, re.M
-    )
-    assert len(found) == len(re.findall(r"^\| [A-Z]\d?-", text, re.M)), "a row is not in its form"
-    return [Row(numbers.split(), *cells) for numbers, *cells in found]
 
 
 def test_every_row_of_conformance_has_a_test_or_a_reason() -> None:

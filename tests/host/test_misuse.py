@@ -31,9 +31,9 @@ from drupelet_host.member.member import Member
 from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.member.status import last_status
 from drupelet_tools.sim.minimise import parse_spans
+from host.chain_keys import home_keys
+from host.command_line import assert_refused, run
 from host.conftest import Home, share_keys
-from host.test_cli import assert_refused, run
-from host.test_provision import home_keys
 
 MakeHome = Callable[..., Home]
 A, B = 0xA0000001, bytes.fromhex("b0000002")

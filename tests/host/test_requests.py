@@ -109,8 +109,11 @@ def test_the_socket_is_for_its_owner_and_goes_with_the_agent(settings: Config) -
     path = settings.home / SOCKET_NAME
     server = RequestServer(settings.home)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    server.close()
+    assert not path.exists()
     # One that was killed leaves its socket; the next one takes its place.
-    server._listener.close()
+    with socket.socket(socket.AF_UNIX) as killed, socket_address(settings.home) as address:
+        killed.bind(address)
     assert path.exists()
     again = RequestServer(settings.home)
     with connect(settings.home) as one:

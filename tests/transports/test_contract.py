@@ -16,7 +16,7 @@ from drupelet_transports.common.faulty import FaultyTransport
 from drupelet_transports.common.transport import E_CLOSED, Transport
 from drupelet_transports.host import mqtt_host
 from drupelet_transports.host.serial_line import open_serial
-from transports.test_serial import Cable
+from transports.cable import Cable
 
 A, B = b"\0\0\0\x0a", b"\0\0\0\x0b"
 DEADLINE_S = 8.0
