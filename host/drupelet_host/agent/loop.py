@@ -38,6 +38,7 @@ from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.keys import rotate_revoke
 from drupelet_host.keys.key_folder import LIVE
 from drupelet_host.member import family, status
+from drupelet_host.member.chats import chat_line
 from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.member.status import REVOKED, UP
 from drupelet_host.remote.content_store import FolderStore
@@ -49,6 +50,7 @@ from drupelet_host.requests.shapes import (
     Push,
     Reload,
     SayOnChannel,
+    TakePartInChat,
     TellBoard,
     VisitStick,
 )
@@ -365,7 +367,9 @@ class Agent:
         if event.group == self.member.readings:
             self._delivered += 1
             self._tell(event)
-        self.member.took(event)
+        fields = self.member.took(event)
+        if fields is not None:
+            self.output.event("chat", chat_line(fields), **fields)
 
     def _tell(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
@@ -459,6 +463,8 @@ class Agent:
                 return self.command(request)
             case SayOnChannel(channel=channel, content=content):
                 return self.say(channel, content)
+            case TakePartInChat(action=action, chat=chat, argument=argument):
+                return self.chat(action, chat, argument)
             case Push(folder=folder):
                 return self.remote_log("push", folder)
             case Pull(folder=folder):
@@ -491,6 +497,13 @@ class Agent:
         """Send a message on a channel; its id, or `error` with one line."""
         try:
             return self.channels.publish(channel, content, clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
+
+    def chat(self, action: str, chat: str, argument: str) -> dict[str, Any]:
+        """Do something in a chat; what came of it, or `error` with one line."""
+        try:
+            return self.member.chats.do(action, chat, argument)
         except DrupeletError as error:
             return {"error": str(error)}
 
@@ -585,6 +598,7 @@ class Agent:
         except DrupeletError as error:
             return {"error": str(error)}
         self.config = self.member.config = self.member.clients.settings = settings
+        self.member.chats.settings = settings
         self.member.names |= {self.member.numbers[peer.id]: peer.name for peer in settings.peers}
         for line in self.lines:
             line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
@@ -631,7 +645,7 @@ class Agent:
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)
         self.config = self.member.config = replace(self.config, peers=left)
-        self.member.clients.settings = self.config
+        self.member.clients.settings = self.member.chats.settings = self.config
         return changed
 
     # --- status ---

@@ -59,6 +59,14 @@ class SayOnChannel(Request, tag="channel"):
     content: bytes
 
 
+class TakePartInChat(Request, tag="chat"):
+    """Create a chat, invite a peer to it, join, leave or forget it, or say something in it."""
+
+    action: str
+    chat: str
+    argument: str = ""
+
+
 class Push(Request, tag="push"):
     """Upload the readings to a remote log in a folder."""
 
@@ -72,7 +80,8 @@ class Pull(Request, tag="pull"):
 
 
 AnyRequest = (
-    AskStatus | VisitStick | Reload | ChangeKeys | TellBoard | SayOnChannel | Push | Pull
+    AskStatus | VisitStick | Reload | ChangeKeys | TellBoard | SayOnChannel | TakePartInChat
+    | Push | Pull
 )  # fmt: skip
 _decoder = msgspec.json.Decoder(AnyRequest)
 _answer_decoder = msgspec.json.Decoder(dict[str, Any])
