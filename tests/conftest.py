@@ -8,25 +8,34 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
+import tiers
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.sim import hoststore
 from opened import opened, resources
+from tiers import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_xdist_make_scheduler,
+)
 
-settings.register_profile("drupelet", deadline=None, print_blob=True, derandomize=True)
-settings.load_profile("drupelet")
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_xdist_make_scheduler",
+]
 
 ARCHES = ("x64", "x86")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C counts for what tests start, too: a shell without job control has what it starts in
     the background ignore it, and a process leaves that to its children."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    tiers.configure(config)
 
 
 def pytest_collection_finish() -> None:

@@ -54,6 +54,7 @@ FLOORS_MAX = 10
 INSIDE = {
     "tools/drupelet_tools/bench/on-board": "measures the core's own calls on a board",
     "tools/drupelet_tools/bench/pipe.py": "counts what nodes tell a black box: `NoBox`",
+    "tools/drupelet_tools/sim/filter_sync.py": "a protocol in place of a link's offers",
     "tools/drupelet_tools/sim/exhaust_node.py": "checks the engine's tables after each step",
     "tools/drupelet_tools/sim/exhaust_probe.py": "takes the whole state of an engine out",
     "tools/drupelet_tools/sim/on-board": "breaks states of the core to see them refused",

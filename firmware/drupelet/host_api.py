@@ -297,7 +297,7 @@ def forget_holds(link: "Link") -> None:
 
 
 def stay_quiet(link: "Link") -> None:
-    """Send nothing unasked: filters show what the peer lacks (docs/SPEC.md 14)."""
+    """Send nothing unasked: something else shows what the peer lacks."""
     link.exchange.is_quiet = True
 
 

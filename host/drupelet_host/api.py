@@ -29,9 +29,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet_host.base.output import Output
 from drupelet_host.home import config, private_files
-from drupelet_host.member import identity
+from drupelet_host.home.lifetime import LIFETIME_S_MAX, lifetime
+from drupelet_host.member import family, identity
 from drupelet_host.readers.log_reader import LogReader
+from drupelet_host.requests.client import NoAnswerError, ask
 from drupelet_host.requests.connection import poke
+from drupelet_host.requests.shapes import SendEphemeral
 from drupelet_host.store import database, outbox
 from drupelet_transports.common.url import parse_url
 
@@ -68,7 +71,7 @@ class Message:
     wrote it as the message itself says (`"board"` in its JSON), else who handed it to us; nothing
     proves it. via: the name of the peer that handed it over; our own name for ours. time: the
     author's clock, in UTC, to the millisecond. body: the bytes that were published, at most
-    32 KB.
+    32 KB. explodes: when it is deleted everywhere; None: at no time.
     """
 
     id: str
@@ -77,6 +80,7 @@ class Message:
     via: str
     time: datetime
     body: bytes
+    explodes: datetime | None
     _finish: Callable[[], None] = field(repr=False, compare=False)
 
     @property
@@ -164,7 +168,11 @@ class Home:
         """The text that all members of the group have in their configuration."""
         return self._config.group
 
-    def publish(self, body: bytes, time: datetime | None = None, wait: bool = False) -> None:
+    def publish(
+        self, body: bytes, time: datetime | None = None, wait: bool = False, *,
+        ephemeral: bool | None = None, explode_after: timedelta | None = None,
+        explode_read: bool | None = None,
+    ) -> None:  # fmt: skip
         """Publish a message to the group; it survives a power cut when this returns.
 
         An agent publishes it at once; without one it waits in the outbox, as after `drupelet put`.
@@ -173,9 +181,16 @@ class Home:
             body: 1 to 32,511 bytes (`drupelet_host.store.outbox.PAYLOAD_SIZE_MAX`).
             time: of the reading, with a time zone; now if not given.
             wait: while the outbox is full and an agent runs, wait until it has made room.
+            ephemeral: send it to those who are there now, for no log; an agent must run.
+            explode_after: from `time` on, to the second, until it is deleted at every member;
+                timedelta(0): never.
+            explode_read: it is deleted once it was read and everybody has it.
+                What is None is as in drupelet.toml.
 
         Raises:
-            CapacityError: the body is empty or too long, or 4,096 messages wait already.
+            CapacityError: the body is empty or too long, or 4,096 messages wait already; or the
+                group has no exploding or no ephemeral messages.
+            NoAnswerError: an ephemeral message, and no agent runs.
             ConfigError: id or group of drupelet.toml are not those of the home's store.
             StorageError: the disk refused it.
         """
@@ -183,16 +198,37 @@ class Home:
         if not body:
             raise CapacityError("an empty message says nothing; give it some bytes")
         wall_ms = None if time is None else _wall_ms(time)
+        explodes = explode_after is not None or explode_read is not None
+        if self._config.ephemeral and not explodes if ephemeral is None else ephemeral:
+            if explodes or time is not None:
+                raise CapacityError(
+                    "an ephemeral message is of now, and for no log; leave time and explode_* out"
+                )
+            self._send_ephemeral(bytes(body))
+            return
+        seconds = self._config.explode_s if explode_after is None else _seconds(explode_after)
+        is_read_once = self._config.explode_read if explode_read is None else explode_read
+        payload = family.payload_of(self._config, bytes(body), lifetime(seconds, is_read_once))
         connection = database.connect(self._config.store_path)
         try:
             if wrong := identity.problem(connection, self._config):
                 raise config.ConfigError(wrong)
-            while not self._post(connection, bytes(body), wall_ms, wait):
+            while not self._post(connection, payload, wall_ms, wait):
                 _pause()
         except sqlite3.Error as error:
             raise StorageError(database.explain(self._config.store_path, error)) from error
         finally:
             connection.close()
+
+    def _send_ephemeral(self, body: bytes) -> None:
+        if not config.locked(self.path):
+            raise NoAnswerError(
+                f"{self.path}: no agent runs, and an ephemeral message reaches only those who are"
+                " there now"
+            )
+        answer = ask(self._config, SendEphemeral(body), "message")
+        if "error" in answer:
+            raise CapacityError(answer["error"])
 
     def _post(
         self, connection: sqlite3.Connection, body: bytes, wall_ms: int | None, wait: bool
@@ -357,10 +393,11 @@ class _Reader:
         return messages, self._log.looked_at
 
     def _message(self, entry: "Entry") -> Message:
-        ms = min(int.from_bytes(entry.timestamp), _LAST_MS)
+        ms = int.from_bytes(entry.timestamp)
         return Message(
             id=entry.id.hex(), group=self._group, author=entry.author or entry.via,
-            via=entry.via, time=_EPOCH + timedelta(milliseconds=ms), body=entry.payload,
+            via=entry.via, time=_time(ms), body=entry.payload,
+            explodes=_time(entry.explodes_ms) if entry.explodes_ms else None,
             _finish=lambda: self._submit(self._finish, entry.handle).result(),
         )  # fmt: skip
 
@@ -476,6 +513,10 @@ class _Logged(Output):
         _log.info("%s %s", kind, text, extra={"event": kind, "fields": fields})
 
 
+def _time(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=min(ms, _LAST_MS))
+
+
 def _wall_ms(time: datetime) -> int:
     if time.tzinfo is None:
         raise CapacityError("time: has no time zone; give it one, as in datetime.now(UTC)")
@@ -483,6 +524,13 @@ def _wall_ms(time: datetime) -> int:
     if ms < 0:
         raise CapacityError(f"time: {time.isoformat()} is before 1970")
     return ms
+
+
+def _seconds(lifetime: timedelta) -> int:
+    seconds = lifetime // timedelta(seconds=1)
+    if not 0 <= seconds <= LIFETIME_S_MAX or 0 < lifetime / timedelta(seconds=1) < 1:
+        raise CapacityError(f"explode_after: {lifetime} is not 0 or 1 to {LIFETIME_S_MAX} seconds")
+    return seconds
 
 
 def _pause() -> None:

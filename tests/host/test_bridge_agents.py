@@ -148,6 +148,17 @@ def test_a_bridge_that_cannot_be_gets_one_line(
     assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_the_nim_dialect_has_no_ephemeral_messages(make_home: Callable[..., Home]) -> None:
+    home = make_home("a", IDS["bridge"])
+    path = home.path / "drupelet.toml"
+    path.write_text(path.read_text() + table("n", "udp://239.0.0.1:7449", 'dialect = "sds-nim"\n'))
+    home.start("--wait")
+    done = home.run("channel", "put", "--ephemeral", "n", "now")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "leave --ephemeral out" in done.stderr
+    assert home.run("channel", "put", "n", "kept").returncode == 0
+
+
 def test_a_bridge_is_written_as_it_is_read(make_home: Callable[..., Home]) -> None:
     home = make_home("a", IDS["bridge"])
     path = home.path / "drupelet.toml"

@@ -99,12 +99,24 @@ def test_a_channel_of_three_agents(make_home: Callable[..., Home], broker: Broke
         lambda: all(home.status()["channels"][0]["unacknowledged"] == 0 for home in homes[:2]),
         "acknowledgements",
     )
+    # What is ephemeral reaches those who listen, once, and no log.
+    assert json.loads(run(a, "put", "chat", "typing", "--ephemeral"))["size"] == len("typing")
+    for home in homes[1:]:
+        (event,) = wait_for(
+            lambda home=home: [one for one in home.events("channel") if one["text"] == "typing"],
+            "an ephemeral message",
+        )
+        assert (event["kind"], event["from"]) == ("ephemeral", a.id.hex())
+        assert len(logged(home)) == 3
     # A restart tells of nothing twice, and goes on.
     b.stop()
     b.start()
     say(a, "four")
-    wait_for(lambda: len(b.events("channel")) == 4, "the fourth")
-    assert b.events("channel")[3]["text"] == "four" and b.check_alive() is False
+    wait_for(lambda: len(b.events("channel")) == 5, "the fourth")
+    assert b.events("channel")[4]["text"] == "four" and b.check_alive() is False
+    broker.stop()
+    wait_for(lambda: a.status()["channels"][0]["state"] != "up", "the loss of the broker")
+    assert "not sent" in refused(a, "put", "chat", "nobody hears it", "--ephemeral")
     assert "1 to 400 bytes" in refused(a, "put", "chat", "x" * 401)
 
 

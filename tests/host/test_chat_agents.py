@@ -237,6 +237,16 @@ def test_what_is_refused_is_one_line(make_home: Callable[..., Home], broker: Bro
     assert read(ann) == ["ann " + "y" * TEXT_SIZE_MAX] * 2
 
 
+def test_a_damaged_entry_is_one_line(make_home: Callable[..., Home]) -> None:
+    ann = make_home("ann", IDS["ann"])
+    chat(ann, "create", "family")
+    for value in (b"{", b"[]", b"\xff", b'{"name":"x","founder":"!","salt":""}'):
+        with sqlite3.connect(ann.path / "store.db") as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE key GLOB 'chat.*'", (value,))
+        for words in (("list",), ("create", "other")):
+            assert "restore a backup" in refusal(ann, *words, status=3)
+
+
 def test_a_group_of_another_family_has_no_chats(make_home: Callable[..., Home]) -> None:
     ann = make_home("ann", IDS["ann"])
     path = ann.path / "drupelet.toml"

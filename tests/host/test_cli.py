@@ -24,6 +24,7 @@ from drupelet_host.home.config import Peer
 from drupelet_host.member.author_name import author_of
 from drupelet_host.store import database, outbox
 from drupelet_host.view.log_view import LogView
+from drupelet_transports.stick.stick import Stick
 from host import forked
 from host.conftest import COMMAND, WAIT_S, Home, share_keys, wait_for
 
@@ -342,6 +343,27 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     assert_refused(done, "cannot be made")
     done = run("init", "--home", "/proc/1/h", "--name", "a", "--group", "g")
     assert_refused(done, "cannot be made", status=exit_codes.NOT_THERE)
+
+
+@pytest.mark.parametrize("free_size", [0, 5_000])
+def test_a_stick_without_room_for_everything_is_told_by_the_exit_status(
+    make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_size: int
+) -> None:
+    alice = make_home("alice", A, Peer("bob", B, "stick:"))
+    bob = make_home("bob", int.from_bytes(B), Peer("alice", A.to_bytes(4), "stick:"))
+    share_keys(alice, bob)
+    for number in range(9):
+        assert alice.run("put", f"{number}" * 1_000).returncode == 0
+    (tmp_path / "stick").mkdir()
+    words = ["stick", str(tmp_path / "stick"), "--home", str(alice.path)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Stick, "free", lambda _: free_size)
+        full = CliRunner().invoke(app, words)
+    assert full.exit_code == exit_codes.REFUSED, full.output
+    assert "messages for bob wait: the stick has no more room" in full.stderr
+    assert full.stdout.endswith("safe to unplug\n")
+    with_room = CliRunner().invoke(app, words)
+    assert with_room.exit_code == 0 and not with_room.stderr, with_room.output
 
 
 def test_a_stick_that_is_not_there(make_home: MakeHome, tmp_path: Path) -> None:

@@ -523,6 +523,11 @@ def test_prometheus_reads_the_fleets_health(
             assert checked(answer.read().decode()) == ""
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{server.port}/")
+        foreign = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/metrics", headers={"Host": "example.org"}
+        )
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            urllib.request.urlopen(foreign)
         taken = run(a.path, "--metrics-port", str(server.port))
         assert taken.returncode == 1 and "choose another port" in taken.stderr
     finally:

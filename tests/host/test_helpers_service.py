@@ -98,7 +98,9 @@ def test_old_mail_goes_and_a_new_file_goes_on_behind_an_old_one(tmp_path: Path) 
         open_mail(tmp_path / "mail.db")
 
 
-@pytest.mark.parametrize("behind_s", [40 * 86_400, clock.wall_ms() // 1000 - 60])
+@pytest.mark.parametrize(
+    "behind_s", [40 * 86_400, clock.wall_ms() // 1000 - 60], ids=["forty days", "since 1970"]
+)
 def test_mail_survives_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, behind_s: int) -> None:
     """A board without a battery boots with the time of its last stop, or in 1970."""
     mail, wall_ms = mailbox(), clock.wall_ms

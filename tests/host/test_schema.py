@@ -24,6 +24,7 @@ GOOD: dict[str, dict[str, object]] = {
 # A value of each key that is neither a number nor one of some.
 OTHERS: dict[tuple[str, str], object] = {
     ("", "client"): "public",
+    ("", "explode"): "7d",
     ("", "announce"): ["mqtt://h:1883/p"],
     (schema.TOPICS, "peers"): ["gate"],
     (schema.CHANNELS, "peers"): ["gate"],
@@ -60,6 +61,8 @@ def load(home: Path, table: str, **values: object) -> config.Config:
 
 def needed(key: Key) -> dict[str, object]:
     """What else must be said with a value."""
+    if key.name in ("explode", "explode_read", "ephemeral"):
+        return {"client": "exploding"}
     if key.name in ("serve", "mail"):
         return {"place": "mqtt://h:1883/p"}
     return {"certificate_file": "own.pem"} if key.name == "key_file" else {}
@@ -70,7 +73,7 @@ def parsed(settings: config.Config, key: Key) -> object:
     if key.table == schema.FEED:
         return getattr(settings.feed, key.name)
     if not key.table:
-        return getattr(settings, key.name)
+        return getattr(settings, "explode_s" if key.name == "explode" else key.name)
     row, *_ = getattr(settings, key.table.strip("[]"))
     name = "period_ms" if key.table in (schema.TOPICS, schema.CHANNELS) else "epoch_ms"
     return getattr(row, name if key.name in ("epoch_ms", "period_ms") else key.name)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.base.limits import EXPLODING_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import GROUP_UNORDERED, HEAD_EPHEMERAL
 from drupelet.node import (
@@ -21,13 +20,14 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet_host.clients.exploding import (
+from drupelet_host.clients.exploding import ExplodingClient
+from drupelet_host.home.lifetime import (
     AFTER_READING,
     AFTER_TIME,
+    EPHEMERAL_LIFETIME,
     HEAD_SIZE,
     STAYS,
-    ExplodingClient,
-    head_into,
+    Lifetime,
 )
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.remote.log import LogReader, take_news
@@ -233,6 +233,7 @@ def test_6_ephemeral_messages_are_sent_once_and_never_repeated() -> None:
 
 # 7. MUST allow for privacy-preserving messages and extreme data loss.
 NOW_S = 1_700_000_000
+ROWS_MAX = 64  # of the table of exploding messages
 
 
 class Exploding(Member):
@@ -242,13 +243,12 @@ class Exploding(Member):
 
     def start(self) -> None:
         super().start()
-        self.client = ExplodingClient()
+        self.client = ExplodingClient(ROWS_MAX)
         self.group = self.node.join(READINGS_CLIENT_ID, b"test", client=self.client)
 
     def say(self, kind: int, lifetime_s: int, text: bytes, now_ms: int = 0) -> int:
-        head = bytearray(HEAD_SIZE)
-        head_into(head, 0, kind, lifetime_s)
-        body = bytes(self.author.body[: self.author.head()]) + bytes(head) + text
+        head = Lifetime(kind, lifetime_s).head()
+        body = bytes(self.author.body[: self.author.head()]) + head + text
         stamp = (NOW_S * 1000 + now_ms).to_bytes(8, "big")
         handle = self.node.publish(self.group, body, len(body), stamp, now_ms)
         if handle > 0 and kind == STAYS:
@@ -279,7 +279,6 @@ class Exploding(Member):
     def read_all(self) -> None:
         handle = self.store.next(0)
         while handle:
-            assert self.client.was_read(handle)
             self.node.done(handle)
             handle = self.store.next(handle)
         self.node.save(0)
@@ -368,18 +367,18 @@ def test_7_a_message_that_depends_on_an_exploded_one_stands() -> None:
 def test_7_rows_for_exploding_messages_are_bounded_and_reboots_forget_nothing() -> None:
     network = exploding_row()
     ann = network.members["a"]
-    for number in range(EXPLODING_MAX - 20):
+    for number in range(ROWS_MAX - 20):
         ann.say(AFTER_TIME, 60 + number, b"%d" % number)
         tick(network, 6)
     for number in range(40):
         ann.say(AFTER_TIME, 500, b"more %d" % number)
         tick(network, 6)
-    assert len(ann.client._rows) == EXPLODING_MAX
+    assert ann.client.watched == ROWS_MAX
     ann.start()
     ann.boot(network.now_ms)
     network.connect(ann)
     tick(network, 30, NOW_S + 59)
-    assert len(ann.texts()) == EXPLODING_MAX + 20
+    assert len(ann.texts()) == ROWS_MAX + 20
     tick(network, 2, NOW_S + 300)
     assert len(ann.texts()) == 40
     tick(network, 2, NOW_S + 500)
@@ -413,31 +412,48 @@ def test_7_what_was_read_explodes_after_a_reboot_and_what_was_not_stays(kind: in
 def test_7_all_that_was_read_explodes_however_much() -> None:
     network = exploding_row()
     ann, ben, cid = network.members.values()
-    for number in range(EXPLODING_MAX + 6):
+    for number in range(ROWS_MAX + 6):
         ann.say(AFTER_READING, 0, b"%d" % number)
         tick(network, 8)
     tick(network, 100)
     for one in (ann, ben, cid):
-        assert len(one.texts()) == EXPLODING_MAX + 6
+        assert len(one.texts()) == ROWS_MAX + 6
         one.read_all()
     tick(network, 60)
     assert not any(one.texts() for one in (ann, ben, cid))
 
 
-def test_7_where_no_row_is_free_a_reading_is_said_again() -> None:
+def test_7_a_full_table_keeps_back_nothing_that_is_due_sooner() -> None:
     network = exploding_row()
     ann = network.members["a"]
-    for number in range(EXPLODING_MAX):
-        ann.say(AFTER_TIME, 60, b"%d" % number)
+    for number in range(ROWS_MAX):
+        ann.say(AFTER_TIME, 600 + number, b"%d" % number)
         tick(network, 6)
-    handle = ann.say(AFTER_READING, 0, b"burn this")
+    ann.say(AFTER_READING, 0, b"burn this")
+    ann.say(AFTER_TIME, 60, b"short-lived")
     tick(network, 40)
-    assert not ann.client.was_read(handle) and ann.holds(b"burn this")
+    ann.node.done(ann.store.next(0))
+    tick(network, 1)
+    assert ann.holds(b"burn this"), "it was not read"
     tick(network, 1, NOW_S + 60)
-    assert ann.texts() == [b"burn this"]
-    assert ann.client.was_read(handle)
+    assert not ann.holds(b"short-lived") and len(ann.texts()) == ROWS_MAX + 1
+    ann.read_all()
     tick(network, 1, NOW_S + 60)
+    assert not ann.holds(b"burn this") and len(ann.texts()) == ROWS_MAX
+    tick(network, 1, NOW_S + 600)
+    assert len(ann.texts()) == ROWS_MAX - 1
+    tick(network, 1, NOW_S + 600 + ROWS_MAX)
     assert ann.texts() == []
+
+
+def test_7_an_ephemeral_message_reaches_neighbours_and_is_not_passed_on() -> None:
+    network = exploding_row()
+    ann, ben, cid = network.members.values()
+    ann.say(*EPHEMERAL_LIFETIME, b"typing")
+    tick(network, 60)
+    assert ann.holds(b"typing") and ben.holds(b"typing") and not cid.holds(b"typing")
+    tick(network, 1, NOW_S + EPHEMERAL_LIFETIME.seconds)
+    assert not any(one.texts() for one in (ann, ben, cid))
 
 
 def test_7_extreme_data_loss_two_trusted_devices_recover() -> None:

@@ -17,8 +17,8 @@ from drupelet_tools.telemetry.summary import read
 from pico.board import allow, check_memory
 from telemetry.test_decode import events_of
 
-MESSAGES = 50  # of each side, two of them long, the first of 4,096 bytes
-CUTS = 5
+# Messages of each side, of which two are long, the first of 4,096 bytes; power cuts.
+SIZES = (pytest.param(12, 3, id="short"), pytest.param(50, 5, id="long", marks=pytest.mark.long))
 PICO = 4  # what a black box calls this kind of board (docs/SPEC.md 6.1)
 BOARD_KIND = 3  # of a descriptor
 WALK_S = 900  # on cores that others use too; half of it where they are free
@@ -27,15 +27,16 @@ SEED = int(os.environ.get("DRUPELET_WALK_SEED", "0")) or int.from_bytes(os.urand
 
 
 @pytest.mark.parametrize("carrier", URLS)
+@pytest.mark.parametrize(("messages", "cuts"), SIZES)
 def test_everything_is_delivered_once_and_in_order(
-    image: Path, tmp_path: Path, carrier: str
+    image: Path, tmp_path: Path, carrier: str, messages: int, cuts: int
 ) -> None:
     allow(2 * WALK_S)
     print(f"DRUPELET_WALK_SEED={SEED}")
-    walked = walk(image, tmp_path / "walk", Plan(carrier, MESSAGES, 0.05, CUTS, SEED, WALK_S))
-    assert walked.delivered == {BOARD: 2 * MESSAGES, HOST: 2 * MESSAGES}
+    walked = walk(image, tmp_path / "walk", Plan(carrier, messages, 0.05, cuts, SEED, WALK_S))
+    assert walked.delivered == {BOARD: 2 * messages, HOST: 2 * messages}
     assert walked.right, walked
-    assert walked.cuts.total() == CUTS
+    assert walked.cuts.total() == cuts
     assert walked.cuts["program torn"] and walked.cuts["erase torn"]
     assert walked.damaged > 0
     check_memory(walked.counters)
@@ -47,7 +48,7 @@ def test_everything_is_delivered_once_and_in_order(
     events = events_of(read(segments(tmp_path / "walk/board")))
     rows = list(zip(events.code, events.a, events.b, strict=True))
     boots = [b for code, _, b in rows if code == CODE_BOOT]
-    assert boots == sorted(set(boots)) and 1 <= boots[-1] <= CUTS + 1
+    assert boots == sorted(set(boots)) and 1 <= boots[-1] <= cuts + 1
     kinds = {b for code, a, b in rows if (code, a) == (CODE_DESCRIPTOR, BOARD_KIND)}
     assert kinds == {PICO}
 

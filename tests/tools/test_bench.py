@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from drupelet.link.link import CARRIER_SERIAL
 from drupelet.node import BATCH, INTERACTIVE
-from drupelet_tools.bench import anchors, board, cpu, mqtt_anchor, pipe, ram, wire
+from drupelet_tools.bench import anchors, anew, board, cpu, mqtt_anchor, pipe, ram, wire
 from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain
 from drupelet_tools.bench.command import app
 from drupelet_tools.bench.errors import BenchError
@@ -248,6 +248,12 @@ def test_a_contact_with_nothing_new() -> None:
             most = 54 if row["sealed"] else 24
             assert 0 < row["total_bytes"] <= most and row["over"] is False
     assert {row["scenario"] for row in found} == {"in_sync"}
+
+
+def test_a_sketch_costs_less_than_filters_where_hosts_meet_anew() -> None:
+    (row,) = anew.measure([60], [2], 2, lambda _: None)
+    assert (row["held"], row["missing"]) == (60, 2)
+    assert row["sketch"] < row["filters"] < row["offers"] < row["batch"]
 
 
 def test_cold_contacts_name_what_the_recovery_cost() -> None:

@@ -158,10 +158,6 @@ CHANNEL_MEMBERS_MAX = const(16)
 # trusted clock, no message moves ours further.
 CHANNEL_AHEAD_MS_MAX = const(86400000)
 
-# --- clients (docs/SPEC.md 15) ---
-# Exploding messages that are watched at once, about 100 B each; further ones wait for a row.
-EXPLODING_MAX = const(64)
-
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.
 NOW_MODULUS_MS = const(1 << 30)

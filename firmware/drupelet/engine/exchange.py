@@ -99,7 +99,7 @@ class Exchange:
 
     policy: "PolicyPort | None" = None  # chooses the mode by measurements; few links have one
     topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
-    is_quiet = False  # filters show what the peer lacks (docs/SPEC.md 14): send only on request
+    is_quiet = False  # something else shows what the peer lacks: send only on request
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share

@@ -6,6 +6,7 @@ home; a message is told of once, when it enters the log, and an acknowledgement 
 
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from drupelet_host.base.output import payload_text
 from drupelet_host.channel.dialect_bridge import Bridge
 from drupelet_host.channel.nim_dialect import NimChannel
 from drupelet_host.channel.store_node import History, StoreNode, catch_up
-from drupelet_host.home.config import CHANNEL_PERIODS_MAX, DIALECT_NIM, Config, Shared
+from drupelet_host.home.config import CHANNEL_PERIODS_MAX, DIALECT_NIM, Config, ConfigError, Shared
 from drupelet_host.member.member import Member
+from drupelet_host.member.status import UP
 from drupelet_host.remote.log import Poll
 from drupelet_host.store import database, schema
 from drupelet_host.store.channel_database import ChannelDatabase, OwedMessages, SqliteKeeper
@@ -40,6 +42,8 @@ CABLE_FRAME_SIZE = 65_536
 _NIM_ROOM = 16
 # Ids in our filters, in that dialect; a frame brings its filter's size, and any peer reads it.
 _NIM_CAPACITY = 100
+# Ephemeral messages that wait for their turn on the carrier.
+EPHEMERAL_WAITING_MAX = 64
 # T_max of SDS-R is CHANNEL_PERIODS_MAX periods, sync messages come after two: all members reckon
 # alike.
 _SYNC_PERIODS = 2
@@ -93,6 +97,7 @@ class AgentChannel:
         self._side = 0
         self.listener: StoreNode | None = None  # of an agent that serves
         self.recalled = 0
+        self._ephemeral: deque[bytes] = deque()  # to be sent once
 
     def _tell_time(self, now_ms: int) -> None:
         wall = clock.wall_ms() // self._unit_ms
@@ -119,7 +124,11 @@ class AgentChannel:
         if code == EPHEMERAL:
             decoder = self.channel.decoder
             content = bytes(frame[decoder.content_at : decoder.content_at + decoder.content_size])
-            self._told({"channel": self.name, "kind": "ephemeral", "text": payload_text(content)})
+            sender = bytes(frame[decoder.sender_at : decoder.sender_at + decoder.sender_size])
+            self._told({
+                "channel": self.name, "kind": "ephemeral", "from": sender.decode(errors="replace"),
+                "text": payload_text(content),
+            })  # fmt: skip
         if self.listener is not None:
             self.listener.note(bytes(frame[:size]))
         self.events()
@@ -139,6 +148,9 @@ class AgentChannel:
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0."""
+        if self._ephemeral:
+            content = self._ephemeral.popleft()
+            return max(0, self.channel.ephemeral_into(frame, content, 0, len(content)))
         if self.nim is not None:
             written = self.nim.poll(now_ms)
             size = len(written)
@@ -150,6 +162,8 @@ class AgentChannel:
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something."""
+        if self._ephemeral:
+            return 0
         return self.channel.wake_ms(now_ms)
 
     def sent(self, wire_size: int) -> None:
@@ -179,6 +193,19 @@ class AgentChannel:
             self._bridge.carry_on(now_ms)
         self._told({"channel": self.name, "kind": "message", **fields})
         return str(fields["id"])
+
+    def send_ephemeral(self, content: bytes) -> None:
+        """Send a message once, to those who listen now. Raises CapacityError, ConfigError."""
+        if self.nim is not None:
+            raise ConfigError(
+                f'{self.name}: dialect "{DIALECT_NIM}" has no ephemeral messages;'
+                " leave --ephemeral out"
+            )
+        if not 0 < len(content) <= CONTENT_SIZE_MAX:
+            raise CapacityError(f"a channel's message has 1 to {CONTENT_SIZE_MAX} bytes")
+        if len(self._ephemeral) == EPHEMERAL_WAITING_MAX:
+            raise CapacityError(f"{self.name}: too many messages wait to be sent; try again")
+        self._ephemeral.append(content)
 
     def events(self) -> None:
         """Tell of what entered the log, once it is durable. Raises StorageError."""
@@ -307,10 +334,17 @@ class Channels:
         for line in self.lines:
             line.spoken.turn(now_ms)
 
-    def publish(self, name: str, content: bytes, now_ms: int) -> dict[str, Any]:
+    def publish(
+        self, name: str, content: bytes, now_ms: int, is_ephemeral: bool = False
+    ) -> dict[str, Any]:
         """Send a message on a channel. Raises DrupeletError."""
         for line in self.lines:
             if line.peer.name == name:
+                if is_ephemeral:
+                    if line.state != UP:
+                        raise CapacityError(f"{name}: not sent: {line.reason or line.state}")
+                    line.spoken.send_ephemeral(content)
+                    return {"channel": name, "size": len(content)}
                 id = line.spoken.publish(content, now_ms)
                 return {"channel": name, "id": id}
         raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")

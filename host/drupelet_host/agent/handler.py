@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from drupelet import host_api
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.store.states import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED, STATE_PRIVATE
 from drupelet_host.base import clock
 from drupelet_host.member import family
 from drupelet_host.member.author_name import author_of
@@ -35,8 +35,8 @@ _SHELL = "/bin/sh"
 _STANDARD_ERROR = 2
 # What a feed brought as if it were ours was received, too.
 _NEXT = (
-    "SELECT handle FROM log WHERE member_group = ? AND state = 1 AND handle > ? AND (source != 0"
-    " OR EXISTS (SELECT 1 FROM meta WHERE key GLOB 'taken.*' AND handle"
+    "SELECT handle FROM log WHERE member_group = ? AND state {states} AND handle > ?"
+    " AND (source != 0 OR EXISTS (SELECT 1 FROM meta WHERE key GLOB 'taken.*' AND handle"
     " BETWEEN CAST(substr(key, 7) AS INTEGER) AND value)) ORDER BY handle LIMIT 1"
 )
 
@@ -64,6 +64,10 @@ class Handler:
         self._from_ms = 0  # when the program was started, or ended
         self._told_to_end = False
         self._retry_ms = 0
+        # What is ephemeral is in the store as a private message, for a minute.
+        states = f"IN ({STATE_DELIVERED}, {STATE_PRIVATE})"
+        may_be_ephemeral = member.config.may_be_ephemeral
+        self._next = _NEXT.format(states=states if may_be_ephemeral else f"= {STATE_DELIVERED}")
         member.hold_from(self._through + 1)
 
     def poll_object(self) -> int | None:
@@ -96,7 +100,9 @@ class Handler:
         newest = host_api.newest(member.node)
         if newest == self._looked_to:
             return False
-        row = member.store.connection.execute(_NEXT, (member.readings, self._through)).fetchone()
+        row = member.store.connection.execute(
+            self._next, (member.readings, self._through)
+        ).fetchone()
         if row is None:
             self._looked_to = newest
             member.hold_from(max(newest, self._through) + 1)
@@ -109,8 +115,10 @@ class Handler:
         member = self._member
         logged = host_api.message(member.store, self._handle)
         body = host_api.body(member.store, logged) if logged is not None else None
-        if logged is None or logged.state != STATE_DELIVERED or body is None:
-            self._through = self._handle  # damaged: the agent raises an alarm
+        is_there = logged is not None and logged.state in (STATE_DELIVERED, STATE_PRIVATE)
+        if logged is None or not is_there or body is None:
+            # Damaged, of which the agent raises an alarm; or it has exploded meanwhile.
+            self._through = self._handle
             return
         settings = member.config
         _, payload = family.split(settings, body)

@@ -50,6 +50,7 @@ from drupelet_host.requests.shapes import (
     Push,
     Reload,
     SayOnChannel,
+    SendEphemeral,
     TakePartInChat,
     TellBoard,
     VisitStick,
@@ -288,6 +289,7 @@ class Agent:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
         self.topics.turn(now_ms)
+        self.member.vanishing.turn(self.member.store)
         more |= self._events()
         if self.feed is not None:
             more |= self.feed.places.serve()
@@ -376,12 +378,19 @@ class Agent:
         dependencies, payload = family.split(self.config, event.body)
         timestamp = family.timestamp_of(self.config, event.timestamp)
         text = payload_text(payload)
+        lifetime = family.lifetime_in(self.config, event.body)
+        end_ms = lifetime.end_ms(int.from_bytes(timestamp))
+        more: dict[str, int] = {}
+        if lifetime.is_ephemeral:
+            more["ephemeral"] = True
+        elif end_ms:
+            more["explodes_ms"] = end_ms
         self.output.event(
             "delivered",
             f"{event.id.hex()[:8]} {via}: {message_start(text)}",
             handle=event.handle, id=event.id.hex(), via=via, again=event.again,
             timestamp_ms=int.from_bytes(timestamp), text=text,
-            dependencies=[id.hex() for id in dependencies],
+            dependencies=[id.hex() for id in dependencies], **more,
         )  # fmt: skip
 
     def _carrier_told(self, line: Line) -> None:
@@ -461,8 +470,10 @@ class Agent:
                 return self.change_keys(action, name)
             case TellBoard():
                 return self.command(request)
-            case SayOnChannel(channel=channel, content=content):
-                return self.say(channel, content)
+            case SendEphemeral(content=content):
+                return self.send_ephemeral(content)
+            case SayOnChannel():
+                return self.say(request)
             case TakePartInChat(action=action, chat=chat, argument=argument):
                 return self.chat(action, chat, argument)
             case Push(folder=folder):
@@ -493,12 +504,23 @@ class Agent:
         self.output.event("command", f"{done['operation']} to {done['board']}", **done)
         return done
 
-    def say(self, channel: str, content: bytes) -> dict[str, Any]:
+    def say(self, asked: SayOnChannel) -> dict[str, Any]:
         """Send a message on a channel; its id, or `error` with one line."""
         try:
-            return self.channels.publish(channel, content, clock.now_ms())
+            return self.channels.publish(
+                asked.channel, asked.content, clock.now_ms(), asked.ephemeral
+            )
         except DrupeletError as error:
             return {"error": str(error)}
+
+    def send_ephemeral(self, content: bytes) -> dict[str, Any]:
+        """Send a message to those who are there now; its id, or `error` with one line."""
+        try:
+            id = self.member.publish_ephemeral(content, clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self._events()
+        return {"id": id.hex(), "size": len(content)}
 
     def chat(self, action: str, chat: str, argument: str) -> dict[str, Any]:
         """Do something in a chat; what came of it, or `error` with one line."""

@@ -44,6 +44,7 @@ from drupelet_host.cli.common import (
     text_path,
 )
 from drupelet_host.home import config, private_files
+from drupelet_host.home.client_ids import CLIENT_IDS
 from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.member.status import foreign_text, jams
 from drupelet_host.requests.shapes import Reload, VisitStick
@@ -98,12 +99,23 @@ def init(
     url: Annotated[
         str, typer.Option(help="With --beside: how the two reach each other.")
     ] = STICK_BY_REQUEST,
+    client: Annotated[
+        str,
+        typer.Option(
+            help="exploding: messages may explode; public: the group is a topic for everybody.",
+            show_default=False,
+        ),
+    ] = "",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
     own_id = id_of(id) if id else os.urandom(4)
-    settings = config.Config(home=home_of(home), name=name, id=own_id, group=group)
+    if client and client not in CLIENT_IDS:
+        raise typer.BadParameter(f"must be {' or '.join(CLIENT_IDS)}", param_hint="--client")
+    settings = config.Config(
+        home=home_of(home), name=name, id=own_id, group=group, client=CLIENT_IDS.get(client)
+    )
     if beside is not None:
         from drupelet_host.keys.beside import create_beside
 
@@ -221,6 +233,8 @@ def status(
         f" {report['pending']} wait for a parent, {report['outbox']} in the outbox,"
         f" store {report['store_bytes'] / 1024:.0f} KiB"
     )
+    if lifetime := "is ephemeral" if report["ephemeral"] else report["lifetime"]:
+        print(f"what this member writes {lifetime}")
     if not view.begun:
         print("no store yet: `drupelet agent` makes one")
     if report["counters"]:
@@ -297,7 +311,10 @@ def stick(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Exchange with a USB stick; wait for "safe to unplug"."""
+    """Exchange with a USB stick; wait for "safe to unplug".
+
+    Ends with status 1 if it is not safe, or if messages found no room on the stick.
+    """
     folder = home_of(home)
     settings = config.load(folder)
     # The agent may run elsewhere: it gets the whole path.
@@ -321,7 +338,7 @@ def stick(
             output.complain(problem)
         if report["safe_to_unplug"]:
             print("safe to unplug")
-    if not report["safe_to_unplug"]:
+    if not report["safe_to_unplug"] or report["waiting"]:
         raise typer.Exit(exit_codes.REFUSED)
 
 

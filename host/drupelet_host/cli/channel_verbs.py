@@ -41,6 +41,10 @@ def _known(settings: Config, name: str) -> None:
 def put(
     name: Name,
     text: Annotated[str, typer.Argument(help="The message.", show_default=False)],
+    ephemeral: Annotated[
+        bool,
+        typer.Option("--ephemeral", help="Send it once, to who listens now; in no log."),
+    ] = False,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,9 +53,11 @@ def put(
     _known(settings, name)
     if not config.locked(settings.home):
         raise DrupeletError(f"{name}: the agent does not run; start it with `drupelet agent`")
-    done = ask_agent(settings, SayOnChannel(name, os.fsencode(text)), name)
+    done = ask_agent(settings, SayOnChannel(name, os.fsencode(text), ephemeral), name)
     if as_json:
         output.print_json(done)
+    elif ephemeral:
+        print(f"{done['size']} bytes sent to who listens")
     else:
         print(f"{done['id'][:8]} is on its way")
 

@@ -55,7 +55,8 @@ def web(
 
     Prints the page's address, which nobody else knows. It is served to this machine alone.
     """
-    from drupelet_host.view.web_server import LOOPBACK, WebServer
+    from drupelet_host.base.loopback_server import LOOPBACK
+    from drupelet_host.view.web_server import WebServer
 
     folder = home_of(home)
     config.load(folder)

@@ -18,6 +18,7 @@ import typer
 from drupelet.base.errors import StorageError
 from drupelet.base.limits import ID_SIZE
 from drupelet_host.base import clock, output
+from drupelet_host.base.duration import duration_s
 from drupelet_host.cli.common import Home, home_of
 from drupelet_host.store import database
 
@@ -29,8 +30,6 @@ LOOK_EVERY_S = 0.1
 # So many lines are one write.
 _LINES_AT_ONCE = 256
 _HEAD = f"{'#':>6}  {'id':8}  {'from':12}  {'written (UTC)':24}  {'after':17}  text"
-_DURATION = re.compile(r"(\d{1,9}) ?(s|min|m|h|d|w)")
-_UNIT_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _ID_START = re.compile(rf"[0-9A-Fa-f]{{1,{2 * ID_SIZE}}}")
 
 
@@ -151,6 +150,8 @@ def _json_line(entry: "Entry") -> str:
 
 def _text_line(entry: "Entry") -> str:
     text = output.message_start(output.payload_text(entry.payload))
+    if entry.lifetime.kind:
+        text += f"  [{entry.lifetime.text()}]"
     after = " ".join([id[:4].hex() for id in entry.dependencies])
     line = (
         f"{entry.order:>6}  {entry.id[:4].hex()}  {sender(entry):12}"
@@ -171,8 +172,8 @@ def _since_ms(text: str) -> int:
     """A point in time, or how long ago it was; in ms since 1970."""
     if not text:
         return 0
-    if ago := _DURATION.fullmatch(text):
-        return clock.wall_ms() - int(ago[1]) * _UNIT_S[ago[2]] * 1000
+    if (ago_s := duration_s(text)) is not None:
+        return clock.wall_ms() - ago_s * 1000
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -19,7 +19,9 @@ from drupelet_host.base import output
 from drupelet_host.base.local_path import local_path
 from drupelet_host.cli import exits
 from drupelet_host.home import config
-from drupelet_host.member import identity
+from drupelet_host.home.config import Config
+from drupelet_host.home.lifetime import Lifetime, lifetime, lifetime_s
+from drupelet_host.member import family, identity
 from drupelet_host.requests.connection import poke
 from drupelet_host.store import database, outbox
 
@@ -30,6 +32,7 @@ STANDARD_INPUT = "-"
 _PIECE_SIZE_MAX = 1 << 16
 _FLAGS = {"--json": "as_json", "--wait": "wait", "--each-line": "each_line"}
 _VALUES = ("--home", "--file")
+_NEVER = "never"
 
 
 @dataclass
@@ -42,6 +45,10 @@ class Call:
     wait: bool = False
     as_json: bool = False
     each_line: bool = False
+    # What becomes of the message; as in drupelet.toml where nothing is said.
+    explode: str = ""
+    explode_read: bool | None = None
+    ephemeral: bool | None = None
 
     @property
     def mistake(self) -> str:
@@ -51,7 +58,27 @@ class Call:
                 return "--each-line reads standard input; leave TEXT and --file out"
         elif (self.text is None) == (self.file is None):
             return "give either TEXT or --file FILE"
+        if self.ephemeral and (self.explode or self.explode_read):
+            return "--ephemeral is for no log; leave --explode and --explode-read out"
+        if self.explode not in ("", _NEVER):
+            try:
+                lifetime_s(self.explode)
+            except ValueError as error:
+                return f"--explode {error}, or {_NEVER}"
         return ""
+
+    def lifetime(self, settings: Config) -> Lifetime:
+        """What becomes of the message, in the home with these settings."""
+        seconds = settings.explode_s
+        if self.explode:
+            seconds = 0 if self.explode == _NEVER else lifetime_s(self.explode)
+        is_read_once = self.explode_read
+        return lifetime(seconds, settings.explode_read if is_read_once is None else is_read_once)
+
+    def is_ephemeral(self, settings: Config) -> bool:
+        """Whether the message is for those who are there, in the home with these settings."""
+        says_otherwise = self.ephemeral is not None or self.explode or self.explode_read
+        return bool(self.ephemeral) if says_otherwise else settings.ephemeral
 
 
 def from_words(words: Sequence[str]) -> Call | None:
@@ -93,17 +120,22 @@ def run_short(words: Sequence[str]) -> bool:
 
 def publish(call: Call) -> None:
     """Do it, and say what was done. Raises DrupeletError with one line."""
-    payload = None if call.each_line else _payload(call.text, call.file)
+    content = None if call.each_line else _content(call.text, call.file)
     folder = call.home if call.home is not None else config.default_home()
     settings = config.load(folder)
+    if call.is_ephemeral(settings):
+        _send_ephemeral(settings, content, call.as_json)
+        return
+    letters = _Letters(settings, call.lifetime(settings))
     connection = database.connect(settings.store_path)
     try:
         if wrong := identity.problem(connection, settings):
             raise config.ConfigError(wrong)
-        if payload is None:
-            done, size = _post_lines(connection, folder), None
+        if content is None:
+            done, size = _post_lines(connection, folder, letters), None
         else:
-            done, size = post(connection, payload, folder, call.wait), len(payload)
+            payload = letters.payload(content)
+            done, size = post(connection, payload, folder, call.wait), len(content)
     except sqlite3.Error as error:
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:
@@ -115,6 +147,49 @@ def publish(call: Call) -> None:
         what = f"{done} messages accepted" if size is None else f"accepted as entry {done}"
         output.complain(f"{what}, but that could not be shown: {error}")
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """What a home's messages are like."""
+
+    settings: Config
+    lifetime: Lifetime
+
+    def payload(self, content: bytes) -> bytes:
+        """What the outbox takes. Raises CapacityError for what is too long or cannot explode."""
+        if self.is_too_long(content):
+            size_max = family.content_max(self.settings)
+            raise CapacityError(f"too long: at most {size_max} bytes; split it")
+        return family.payload_of(self.settings, content, self.lifetime)
+
+    def is_too_long(self, content: bytes) -> bool:
+        return len(content) > family.content_max(self.settings)
+
+
+def _send_ephemeral(settings: Config, content: bytes | None, as_json: bool) -> None:
+    """Have the agent send a message, or each line of standard input, to those who are there."""
+    from drupelet_host.requests.client import NoAnswerError, ask
+    from drupelet_host.requests.shapes import SendEphemeral
+
+    pieces = iter([[content]]) if content is not None else _pieces(sys.stdin.fileno())
+    done = 0
+    for piece in itertools.chain.from_iterable(pieces):
+        if not config.locked(settings.home):
+            raise NoAnswerError(
+                f"{settings.home}: no agent runs, and an ephemeral message reaches only those who"
+                " are there now; start `drupelet agent`"
+            )
+        answer = ask(settings, SendEphemeral(piece), "message")
+        if "error" in answer:
+            before = f"{done} messages were sent; " if done else ""
+            raise CapacityError(before + answer["error"])
+        done += 1
+        if as_json:
+            output.print_json(answer)
+    if not as_json:
+        what = f"{len(content)} bytes" if content is not None else f"{done} messages"
+        print(f"{what} sent to those who are there", flush=True)
 
 
 def _say(done: int, size: int | None, home: Path, as_json: bool) -> None:
@@ -153,25 +228,27 @@ def post(connection: sqlite3.Connection, payload: bytes, home: Path, wait: bool)
         time.sleep(LOOK_EVERY_S)
 
 
-def _post_lines(connection: sqlite3.Connection, home: Path) -> int:
+def _post_lines(connection: sqlite3.Connection, home: Path, letters: _Letters) -> int:
     """Leave each line of standard input, as soon as it is there; how many.
 
     Waits for room as long as the agent runs. Raises CapacityError that says how many lines were
     accepted.
     """
     done = 0
-    for payloads in _pieces(sys.stdin.fileno()):
-        sound = list(itertools.takewhile(lambda payload: not _is_too_long(payload), payloads))
+    for contents in _pieces(sys.stdin.fileno()):
+        short = itertools.takewhile(lambda content: not letters.is_too_long(content), contents)
+        sound = [letters.payload(content) for content in short]
         at = 0
         while at < len(sound):
             at += outbox.post_many(connection, sound[at:])
             if at < len(sound):
                 _wait_for_room(home, done + at)
         done += at
-        for payload in payloads[at : at + 1]:
+        for content in contents[at : at + 1]:
+            size_max = family.content_max(letters.settings)
             raise CapacityError(
-                f"{_accepted(done)}; the next line has {len(payload)} bytes or more, and at most"
-                f" {outbox.PAYLOAD_SIZE_MAX} fit: split it, then give the rest"
+                f"{_accepted(done)}; the next line has {len(content)} bytes or more, and at most"
+                f" {size_max} fit: split it, then give the rest"
             )
     return done
 
@@ -207,20 +284,20 @@ def _pieces(descriptor: int) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def _payload(text: str | None, file: Path | None) -> bytes:
+def _content(text: str | None, file: Path | None) -> bytes:
     if text == STANDARD_INPUT:
-        payload = sys.stdin.buffer.read(outbox.PAYLOAD_SIZE_MAX + 1)
+        content = sys.stdin.buffer.read(outbox.PAYLOAD_SIZE_MAX + 1)
     elif text is not None:
-        payload = os.fsencode(text)
+        content = os.fsencode(text)
     else:
         assert file is not None
         try:
             with file.open("rb") as source:
-                payload = source.read(outbox.PAYLOAD_SIZE_MAX + 1)
+                content = source.read(outbox.PAYLOAD_SIZE_MAX + 1)
         except OSError as error:
             raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
-    if not payload:
+    if not content:
         raise CapacityError("an empty message says nothing; give it some text")
-    if _is_too_long(payload):
+    if _is_too_long(content):
         raise CapacityError(f"too long: at most {outbox.PAYLOAD_SIZE_MAX} bytes; split it")
-    return payload
+    return content

@@ -30,6 +30,30 @@ def put(
             "--each-line", help="Each line of standard input is a message, as it comes in."
         ),
     ] = False,
+    explode: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Delete it everywhere after this time: 90s, 12h, 7d; or never.",
+            show_default=False,
+        ),
+    ] = "",
+    explode_read: Annotated[
+        bool | None,
+        typer.Option(
+            "--explode-read/--no-explode-read",
+            help="Delete it once it was read and everybody has it.",
+            show_default=False,
+        ),
+    ] = None,
+    ephemeral: Annotated[
+        bool | None,
+        typer.Option(
+            "--ephemeral/--no-ephemeral",
+            help="Send it to those who are there now; no log keeps it. Needs a running agent.",
+            show_default=False,
+        ),
+    ] = None,
     home: Home = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for room where the running agent is behind.")
@@ -39,8 +63,12 @@ def put(
     """Publish a message: now if the agent runs, else as soon as it does.
 
     --each-line skips empty lines, and waits for room as long as the agent runs.
+
+    What is not said here of --explode, --explode-read and --ephemeral is as in drupelet.toml.
     """
-    call = publishing.Call(text, file, home, wait, as_json, each_line)
+    call = publishing.Call(
+        text, file, home, wait, as_json, each_line, explode, explode_read, ephemeral
+    )
     if call.mistake:
         raise typer.BadParameter(call.mistake)
     publishing.publish(call)

@@ -4,17 +4,18 @@ https://prometheus.io/docs/instrumenting/exposition_formats/: a label's value es
 quote and line feed.
 """
 
-import http.server
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host.base.atomic_write import atomic_write
+from drupelet_host.base.loopback_server import LOOPBACK, LoopbackHandler, LoopbackServer
 from drupelet_host.export.reading import Reading, clean, reading_of
 from drupelet_host.member import family
 from drupelet_host.store import database, log_counts
@@ -24,8 +25,7 @@ from drupelet_host.view.log_view import LogView
 _RECENT_MAX = 1000
 # Values of a reading that are a battery's, and what makes volts of them.
 _BATTERY_VALUES = {"supply_mv": 0.001, "battery_mv": 0.001, "battery_v": 1.0}
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LOOPBACK = "127.0.0.1"
+CONTENT_TYPE = "text/plain; version=0.0.4"
 
 
 def _label(text: str) -> str:
@@ -123,51 +123,39 @@ def write_textfile(home: Path, path: Path) -> None:
         raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-class MetricsServer:
+class MetricsServer(LoopbackServer):
     """`/metrics` on 127.0.0.1, in a thread. port: 0 for any that is free; then `port` says it."""
 
     def __init__(self, home: Path, port: int) -> None:
         try:
-            self._server = http.server.ThreadingHTTPServer((LOOPBACK, port), _handler(home))
+            super().__init__(port, _Handler)
         except OSError as error:
             raise StorageError(
                 f"{LOOPBACK}:{port}: cannot listen there ({error.strerror}); choose another port"
             ) from error
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self.home = home
+        self.port = self.server_port
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
 
 
-def _handler(home: Path) -> Callable[..., http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        """Answers one request."""
+class _Handler(LoopbackHandler):
+    server: MetricsServer
 
-        timeout = 10.0
-
-        def do_GET(self) -> None:
-            """The metrics, or 404."""
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "only /metrics is here")
-                return
-            try:
-                code, text = 200, render(home)
-            except DrupeletError as error:
-                code, text = 503, f"{error}\n"
-            body = text.encode()
-            self.send_response(code)
-            self.send_header("Content-Type", CONTENT_TYPE if code == 200 else "text/plain")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - as the base
-            """Nothing: a scrape every few seconds is no news."""
-
-    return Handler
+    def reply(self) -> None:
+        """The metrics, or 404."""
+        if self.path.partition("?")[0] != "/metrics":
+            self.answer(HTTPStatus.NOT_FOUND, "only /metrics is here\n", "text/plain")
+            return
+        try:
+            text = render(self.server.home)
+        except DrupeletError as error:
+            self.answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n", "text/plain")
+        else:
+            self.answer(HTTPStatus.OK, text, CONTENT_TYPE)

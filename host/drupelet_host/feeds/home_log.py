@@ -86,7 +86,9 @@ class HomeLog:
             self.announce(feed)
         if self._writer is None or feed.root != self._root:
             self._root = feed.root
-            self._writer = LogWriter(member.node, member.readings, feed.keys, self._store)
+            self._writer = LogWriter(
+                member.node, member.readings, feed.keys, self._store, member.stays
+            )
         writer = self._writer
         writer.look_again()
         pushed = 0

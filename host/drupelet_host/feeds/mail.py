@@ -29,7 +29,7 @@ def _keep(member: Member, key: str, feed: Feed, place: int) -> None:
 def leave(member: Member, feed: Feed, mailbox: Mailbox) -> int:
     """Leave our new messages; how many. Raises StorageError or CapacityError."""
     before = _place(member, LEFT, feed)
-    writer = MailWriter(member.node, member.readings, feed.keys, before)
+    writer = MailWriter(member.node, member.readings, feed.keys, before, member.stays)
     count = 0
     try:
         while new := writer.turn(mailbox, clock.wall_ms() // 1000):

@@ -8,6 +8,11 @@ PUBLIC_CLIENT_ID = bytes.fromhex(
 )
 # The longest topic of a public group, in bytes of UTF-8.
 TOPIC_SIZE_MAX = 255
+EXPLODING_CLIENT_ID = bytes.fromhex(
+    "53dfe69eacd93a43da2557aadfd15e58df6f1d0fe7bafccb238f262ccb801902"
+)
+# What `client` may say in place of 64 hex digits.
+CLIENT_IDS = {"public": PUBLIC_CLIENT_ID, "exploding": EXPLODING_CLIENT_ID}
 CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
 FEEDS_CLIENT_ID = bytes.fromhex("c4127de0986b35fa4e8d01b7f2a96c53d8340e7fb19562cadc0b7e48a1356f9d")
 CARRIERS_CLIENT_ID = bytes.fromhex(

@@ -15,8 +15,10 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array, Comment, Item, Table, Whitespace
 
 from drupelet_host.base.atomic_write import atomic_write
+from drupelet_host.base.duration import duration_text
 from drupelet_host.home import private_files, toml_table
 from drupelet_host.home.broker_access import BrokerSettings
+from drupelet_host.home.client_ids import CLIENT_IDS
 from drupelet_host.home.edit_lock import changing
 from drupelet_host.home.model import (
     CONFIG_NAME,
@@ -33,6 +35,8 @@ from drupelet_host.home.model import (
 from drupelet_host.home.parse import load, parse
 from drupelet_host.home.toml_table import ConfigError, NotThereError
 
+_CLIENT_NAMES = {id: name for name, id in CLIENT_IDS.items()}
+
 
 def render(config: Config) -> str:
     """The configuration as a commented TOML text that `load` reads back."""
@@ -42,13 +46,16 @@ def render(config: Config) -> str:
     _add(document, "group", config.group, "the same text at every member")
     _add(document, "epoch_ms", config.epoch_ms, "default of every peer")
     if config.client is not None:
-        _add(document, "client", config.client.hex())
+        _add(document, "client", _CLIENT_NAMES.get(config.client, config.client.hex()))
     if config.family != FAMILY_BSP_NAME:
         _add(document, "family", config.family)
     if config.announce:
         _add(document, "announce", list(config.announce))
-    if config.learn:
-        _add(document, "learn", True)
+    for key in ("learn", "explode_read", "ephemeral"):
+        if getattr(config, key):
+            _add(document, key, True)
+    if config.explode_s:
+        _add(document, "explode", duration_text(config.explode_s))
     parts: list[tuple[str, list[Table]]] = [
         ("peers", [_peer(peer) for peer in config.peers]),
         ("topics", [_shared(row, "epoch_ms") for row in config.topics]),

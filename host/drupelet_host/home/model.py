@@ -7,6 +7,7 @@ from pathlib import Path
 from drupelet.base.limits import WAIT_MS_MAX
 from drupelet_host.home.board_kinds import BOARD_HOST
 from drupelet_host.home.broker_access import BrokerSettings
+from drupelet_host.home.client_ids import EXPLODING_CLIENT_ID
 from drupelet_host.home.toml_table import ConfigError
 from drupelet_transports.common.url import carrier_of, parse_url
 
@@ -139,6 +140,20 @@ class Config:
     announce: tuple[str, ...] = ()
     learn: bool = False
     brokers: tuple[BrokerSettings, ...] = ()
+    # What becomes of the messages that this member writes, unless `put` says otherwise.
+    explode_s: int = 0
+    explode_read: bool = False
+    ephemeral: bool = False
+
+    @property
+    def has_lifetimes(self) -> bool:
+        """Whether the messages of the group say how long they stay."""
+        return self.client == EXPLODING_CLIENT_ID
+
+    @property
+    def may_be_ephemeral(self) -> bool:
+        """Whether the group can have ephemeral messages."""
+        return self.has_lifetimes or self.family == FAMILY_MVDS_NAME
 
     def listeners(self, shared: Shared) -> list[Peer]:
         """The peers that listen to a topic or channel."""

@@ -5,9 +5,10 @@ import tomllib
 from pathlib import Path
 
 from drupelet.base.limits import DESCRIPTOR_SIZE_MAX
-from drupelet_host.home.board_kinds import BOARDS
+from drupelet_host.home.board_kinds import BOARD_HOST, BOARDS
 from drupelet_host.home.broker_access import BROKERS_MAX, key_of, read_table
-from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX, refusal
+from drupelet_host.home.client_ids import CLIENT_IDS, PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX, refusal
+from drupelet_host.home.lifetime import lifetime_s
 from drupelet_host.home.model import (
     ANNOUNCED_MAX,
     BUDGET_BYTES_MAX,
@@ -22,6 +23,7 @@ from drupelet_host.home.model import (
     EPOCH_MS_MIN,
     FAMILY_BSP_0_NAME,
     FAMILY_BSP_NAME,
+    FAMILY_MVDS_NAME,
     FEED_PERIOD_MS_DEFAULT,
     FOLDER_PLACE,
     MODES,
@@ -65,10 +67,12 @@ def parse(home: Path, table: Table) -> Config:
     """A Config of the table that is the whole file; raises ConfigError."""
     epoch_ms = table.number("epoch_ms", EPOCH_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX)
     client = table.text("client", "readings")
-    if client == "public":
-        client = PUBLIC_CLIENT_ID.hex()
+    if client in CLIENT_IDS:
+        client = CLIENT_IDS[client].hex()
     if client != "readings" and not re.fullmatch("[0-9a-f]{64}", client):
-        raise table.wrong("client", 'must be "readings", "public" or 64 hex digits (32 bytes)')
+        raise table.wrong(
+            "client", 'must be "readings", "public", "exploding" or 64 hex digits (32 bytes)'
+        )
     if client != "readings" and (reason := refusal(bytes.fromhex(client))):
         raise table.wrong("client", reason)
     family = table.choice("family", tuple(PROFILES_OF))
@@ -86,6 +90,9 @@ def parse(home: Path, table: Table) -> Config:
         feed=_feed(table),
         announce=_announce(table),
         learn=table.switch("learn", False),
+        explode_s=_explode_s(table),
+        explode_read=table.switch("explode_read", False),
+        ephemeral=table.switch("ephemeral", False),
         brokers=tuple(
             read_table(part, home) for part in table.rows("brokers", BROKERS_MAX, "broker")
         ),
@@ -97,6 +104,7 @@ def parse(home: Path, table: Table) -> Config:
     _check_unique(table, config)
     if family != FAMILY_BSP_NAME:
         _check_family(table, config)
+    _check_lifetimes(table, config)
     for key, rows in (("topics", config.topics), ("channels", config.channels)):
         _check_shared(table, key, rows, config)
     _check_bridges(table, config.channels)
@@ -111,6 +119,40 @@ def _check_family(table: Table, config: Config) -> None:
     for peer in config.peers:
         if peer.carrier == "stick":
             raise table.wrong("peers", f'{peer.name}: sticks carry family "bsp" only')
+
+
+def _explode_s(table: Table) -> int:
+    if not table.has("explode"):
+        return 0
+    try:
+        return lifetime_s(table.text("explode"))
+    except ValueError as error:
+        raise table.wrong("explode", str(error)) from None
+
+
+def _check_lifetimes(table: Table, config: Config) -> None:
+    for key, is_set in (("explode", config.explode_s), ("explode_read", config.explode_read)):
+        if is_set and not config.has_lifetimes:
+            raise table.wrong(
+                key,
+                'needs client = "exploding", at every member and before there are messages; or'
+                " leave it out",
+            )
+    if config.ephemeral and not config.may_be_ephemeral:
+        raise table.wrong(
+            "ephemeral",
+            f'needs client = "exploding" or family = "{FAMILY_MVDS_NAME}", at every member and'
+            " before there are messages; or leave it out",
+        )
+    if not config.has_lifetimes:
+        return
+    if config.family != FAMILY_BSP_NAME:
+        raise table.wrong("client", f'"exploding" is of family "{FAMILY_BSP_NAME}" only')
+    for peer in config.peers:
+        if peer.board not in ("", BOARD_HOST):
+            raise table.wrong(
+                "peers", f"{peer.name}: no board is in a group of exploding messages; remove it"
+            )
 
 
 def _shared(

@@ -69,14 +69,21 @@ KEYS = (
     Key("", "epoch_ms", NUMBER, EPOCH_MS_DEFAULT, "default of every peer", "ms",
         EPOCH_MS_MIN, EPOCH_MS_MAX),
     Key("", "client", TEXT, "readings", '`"readings"`; `"public"`: `group` is a topic, and whoever'
-        " says the same is in (`drupelet group topic` shows its id); or 64 hex digits of another"
-        " client's id"),
+        ' says the same is in (`drupelet group topic` shows its id); `"exploding"`: messages may'
+        " explode, the same at every member; or 64 hex digits of another client's id"),
     Key("", "family", TEXT, "bsp", "whose messages these are, for life; `bsp-0` is Briar's. Topics"
         " and sticks carry `bsp` only", choices=tuple(PROFILES_OF)),
     Key("", "announce", LIST, (), "URLs of brokers by which members reach this host; they are"
         " told"),
     Key("", "learn", SWITCH, False, "members that announce themselves become peers, if the two"
         " have keys"),
+    Key("", "explode", TEXT, "never", "what this member writes is deleted everywhere after this"
+        " time, as 90s, 30min, 12h, 7d; `put --explode` says otherwise for one message. Needs"
+        ' `client = "exploding"`'),
+    Key("", "explode_read", SWITCH, False, "what this member writes is deleted once it was read"
+        ' and everybody has it. Needs `client = "exploding"`'),
+    Key("", "ephemeral", SWITCH, False, "what this member writes is for those who are there now,"
+        ' and for no log. Needs `client = "exploding"` or family `mvds`'),
     Key(PEERS, "name", NAME, REQUIRED, "of the peer"),
     Key(PEERS, "id", ID, REQUIRED, "of the peer"),
     Key(PEERS, "url", URL, REQUIRED, "`serial:///dev/ttyACM0?baud=115200`,"

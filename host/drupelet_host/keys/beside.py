@@ -23,7 +23,11 @@ def create_beside(new: Config, beside: Path, url: str) -> Path:
         raise KeysError(f"{beside}: its group is {other.group!r}; leave --group out")
     if new.name in (other.name, *other.names().values()):
         raise KeysError(f"{new.name}: {other.name} knows a member of that name; choose another")
-    new = replace(new, group=other.group, family=other.family, epoch_ms=other.epoch_ms)
+    if new.client not in (None, other.client):
+        raise KeysError(f"{beside}: its client is another one; leave --client out")
+    new = replace(
+        new, group=other.group, family=other.family, epoch_ms=other.epoch_ms, client=other.client
+    )
     as_known = [_peer_for(member, url) for member in (other, new)]
     path = config.create(replace(new, peers=(as_known[0],)))
     private_files.make_folder(new.home / "keys")

@@ -22,6 +22,7 @@ from drupelet.base.errors import CapacityError, DrupeletError
 from drupelet.node import INVISIBLE, SHARED, VISIBLE, Node
 from drupelet.store.states import STATE_DELETED, STATE_DELIVERED
 from drupelet_host.base import clock
+from drupelet_host.base.errors import DamagedError
 from drupelet_host.base.output import message_start, payload_text
 from drupelet_host.clients import chat_notices
 from drupelet_host.clients.chat import (
@@ -125,10 +126,13 @@ def records(connection: sqlite3.Connection) -> list[ChatRecord]:
 
 def _all_records(connection: sqlite3.Connection) -> list[ChatRecord]:
     rows = connection.execute("SELECT value FROM meta WHERE key GLOB ?", (META_KEY + "*",))
-    return sorted(
-        (msgspec.json.decode(bytes(row[0]), type=ChatRecord) for row in rows),
-        key=lambda record: record.name,
-    )
+    try:
+        every = [msgspec.json.decode(bytes(row[0]), type=ChatRecord) for row in rows]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DamagedError(
+            "store.db: what it says of a chat is damaged; restore a backup"
+        ) from error
+    return sorted(every, key=lambda record: record.name)
 
 
 def said(body: bytes) -> dict[str, Any] | None:

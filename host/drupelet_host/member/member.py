@@ -7,7 +7,7 @@ import os
 from typing import Any, NamedTuple
 
 from drupelet import host_api
-from drupelet.base.errors import OK, DrupeletError, StorageError
+from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX, GONE_HANDLE
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
 from drupelet.link.stick_visit import BundleLink
@@ -21,7 +21,7 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
-from drupelet.store.states import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED, STATE_PRIVATE
 from drupelet.telemetry.black_box import BlackBox
 from drupelet.wire.packed import Packed
 from drupelet_host.base import clock
@@ -33,6 +33,7 @@ from drupelet_host.member import family, identity, readings_group
 from drupelet_host.member.chats import Chats
 from drupelet_host.member.live_link import MODES, PROFILES, LiveLink
 from drupelet_host.member.undeliverable import Undeliverable
+from drupelet_host.member.vanishing import Vanishing
 from drupelet_host.store import database, outbox, restored
 from drupelet_host.store.long_bodies import PARTS_HOST_MAX
 from drupelet_host.store.sqlite_store import SqliteStore
@@ -108,7 +109,8 @@ class Member:
         )  # fmt: skip
         self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
-        self.readings = readings_group.join(self.node, config)
+        self.vanishing = Vanishing(config)
+        self.readings = readings_group.join(self.node, config, self.vanishing.client)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.clients = HomeGroups(self.node, config)
         self.chats = Chats(self.node, self.store, config)
@@ -125,6 +127,7 @@ class Member:
         self.node.boot(now_ms)
         self.clients.began()
         self.chats.began()
+        self.vanishing.begin(self.node, self.store, self.readings)
         if self.restored:
             host_api.skip_bundles(self.node, BUNDLES_SKIPPED)
         self._stick_links: dict[bytes, BundleLink] = {}
@@ -182,9 +185,16 @@ class Member:
         )
         for (handle,) in handles:
             logged = host_api.message(self.store, handle)
-            if logged is not None and logged.state == STATE_DELIVERED:
+            if logged is None or logged.state != STATE_DELIVERED:
+                continue
+            body = host_api.body(self.store, logged)
+            if body is not None and self.stays(body):
                 return int(handle)
         return 0
+
+    def stays(self, body: bytes) -> bool:
+        """Whether a reading may be named as a dependency, and be given to a remote log."""
+        return not family.lifetime_in(self.config, body).kind
 
     def _begin_box(self, now_ms: int) -> None:
         box = self.box
@@ -268,10 +278,12 @@ class Member:
 
     def _delivered(self, handle: int, again: bool) -> Delivered | None:
         logged = host_api.message(self.store, handle)
-        if logged is None or logged.state != STATE_DELIVERED:
+        if logged is None or logged.state not in (STATE_DELIVERED, STATE_PRIVATE):
             return None
         body = host_api.body(self.store, logged)
         if body is None:
+            return None
+        if logged.is_private and not family.lifetime_in(self.config, body).is_ephemeral:
             return None
         return Delivered(
             handle, logged.group, logged.source, logged.id, logged.timestamp, body, again
@@ -282,7 +294,8 @@ class Member:
 
         Returns what is to be told of it, if it is of a chat.
         """
-        self.author.saw(event.handle)
+        if event.group != self.readings or self.stays(event.body):
+            self.author.saw(event.handle)
         self.clients.saw(event.group, event.handle)
         chat_event = self.chats.saw(event.group, event.handle)
         self._done(event.handle)
@@ -311,7 +324,8 @@ class Member:
                 handle = self._publish(body, letter.timestamp, now_ms)
                 if handle < 0:
                     break  # full for now: the next epoch tries again
-                self.author.published(handle)
+                if self.stays(body):
+                    self.author.published(handle)
                 published += 1
             if published:
                 last = letters[published - 1].entry
@@ -331,6 +345,20 @@ class Member:
             if handle > 0:
                 break
         return handle
+
+    def publish_ephemeral(self, content: bytes, now_ms: int) -> bytes:
+        """Send a message to those who are there now; its id. Raises CapacityError."""
+        body = family.ephemeral_body(self.config, content)
+        if len(content) > family.content_max(self.config):
+            raise CapacityError(
+                f"message of {len(content)} bytes; at most {family.content_max(self.config)} fit"
+            )
+        handle = self._publish(body, clock.timestamp8(clock.wall_ms()), now_ms)
+        logged = host_api.message(self.store, handle) if handle > 0 else None
+        if logged is None:
+            raise CapacityError("not sent: the log is full, or this was said just now already")
+        self.vanishing.turn(self.store)  # the node deletes it once it was sent
+        return logged.id
 
     def data_version(self) -> int:
         """A number that changes when another process has written to the store's file."""
@@ -409,11 +437,13 @@ class Member:
         """Make everything so far durable; raises StorageError with the store's reason."""
         if self.store.barrier() != OK:
             raise StorageError(self.store.failure or f"{self.store.path}: cannot be written")
+        self.vanishing.committed(self.store)
 
     def close(self, now_ms: int) -> None:
         """A clean stop: the black box's last block, cursors, commit; `sealing` is closed apart."""
         self.node.telemetry_flush(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
         self._keep_contacts()
+        self.vanishing.turn(self.store)
         self.save(now_ms)
         self.mark = restored.mark(self.store)
         self.store.close()

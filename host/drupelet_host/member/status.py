@@ -154,6 +154,7 @@ def of_member(member: "Member", peers: list[dict[str, Any]]) -> dict[str, Any]:
             "refused": node.refused,
             "malformed": node.malformed,
             "pending": node.pending_count(),
+            "exploded": member.vanishing.exploded,
             "commits": member.store.programs,
             "damaged": member.store.damaged,
         },

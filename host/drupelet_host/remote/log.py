@@ -9,7 +9,7 @@ The writer keeps no state of its own: its pointer tells where it was.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -61,11 +61,16 @@ def _byte_order(node: Node, group: int) -> Literal["little", "big"]:
 class LogWriter:
     """Uploads a group's log in its order; private, deleted and ephemeral messages are left out.
 
-    `count` messages are in the feed; `stored_through` is the handle of the last one.
+    stays: given a body, False for one that is left out, because the message explodes. `count`
+    messages are in the feed; `stored_through` is the handle of the last one.
     """
 
-    def __init__(self, node: Node, group: int, keys: FeedKeys, store: RemoteStore) -> None:
+    def __init__(
+        self, node: Node, group: int, keys: FeedKeys, store: RemoteStore,
+        stays: Callable[[bytes], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
         self._node = node
+        self._stays = stays
         self._group = group
         self._keys = keys
         self._store = store
@@ -216,6 +221,8 @@ class LogWriter:
             return None
         body = host_api.body(node.store, logged)
         if body is None:
+            return None
+        if not self._stays(body):
             return None
         if _byte_order(node, self._group) == "little" and body and body[0] & HEAD_EPHEMERAL:
             return None

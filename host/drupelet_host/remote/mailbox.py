@@ -8,7 +8,7 @@ it loses, the members send each other as always, only later (docs/SPEC.md 15.6).
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -142,10 +142,17 @@ def open_mail(path: Path) -> MailServer:
 
 
 class MailWriter:
-    """Leaves a group's new messages at a mailbox; `through`: the handle of the last one."""
+    """Leaves a group's new messages at a mailbox; `through`: the handle of the last one.
 
-    def __init__(self, node: Node, group: int, keys: FeedKeys, through: int = 0) -> None:
+    stays: given a body, False for one that is left out, because the message explodes.
+    """
+
+    def __init__(
+        self, node: Node, group: int, keys: FeedKeys, through: int = 0,
+        stays: Callable[[bytes], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
         self._node = node
+        self._stays = stays
         self._group = group
         self._keys = keys
         self.through = through
@@ -155,7 +162,7 @@ class MailWriter:
         count = 0
         for logged in host_api.messages(self._node.store, self.through):
             body = host_api.body(self._node.store, logged) if self._is_ours(logged) else None
-            if body is not None:
+            if body is not None and self._stays(body):
                 server.keep(self._envelope(logged, body), time_s)
                 count += 1
             self.through = logged.handle

@@ -52,11 +52,18 @@ class TellBoard(Request, tag="command"):
     value: int = 0
 
 
+class SendEphemeral(Request, tag="ephemeral"):
+    """Send a message to the members that are there now; the bytes are Base64 in JSON."""
+
+    content: bytes
+
+
 class SayOnChannel(Request, tag="channel"):
-    """Send a message on a channel; the bytes are Base64 in JSON."""
+    """Send a message on a channel; the bytes are Base64 in JSON. ephemeral: once, for no log."""
 
     channel: str
     content: bytes
+    ephemeral: bool = False
 
 
 class TakePartInChat(Request, tag="chat"):
@@ -80,7 +87,8 @@ class Pull(Request, tag="pull"):
 
 
 AnyRequest = (
-    AskStatus | VisitStick | Reload | ChangeKeys | TellBoard | SayOnChannel | TakePartInChat
+    AskStatus | VisitStick | Reload | ChangeKeys | TellBoard | SendEphemeral | SayOnChannel
+    | TakePartInChat
     | Push | Pull
 )  # fmt: skip
 _decoder = msgspec.json.Decoder(AnyRequest)

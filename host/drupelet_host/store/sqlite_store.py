@@ -172,6 +172,33 @@ class SqliteStore(SqliteRoom):
         assert self._connection is not None, "the store is not open"
         return self._connection
 
+    @property
+    def last_handle(self) -> int:
+        """The handle of the newest row, whatever became of it."""
+        return self._last_handle
+
+    def erase_deleted(self) -> None:
+        """From now on the bytes of what is deleted are overwritten with zeros (`scrub`)."""
+        self.connection.execute("PRAGMA secure_delete = ON")
+
+    def scrub(self) -> bool:
+        """Empty the write-ahead log, in which deleted bytes may stand; between two transactions.
+
+        False: somebody reads just now, or something is not committed; try again later.
+        """
+        if self._dirty or self.failure:
+            return False
+        # Nobody waits for a reader that takes its time.
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            is_busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError:
+            return False  # a disk that fails is told of by the next commit
+        finally:
+            wait_ms = int(database.BUSY_TIMEOUT_S * 1000)
+            self.connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+        return not is_busy
+
     def next_boot(self) -> int:
         """Count this start (16 bits, never 0) and make that durable."""
         boot = (database.meta_int(self.connection, "boot", 0) + 1) & 0xFFFF or 1

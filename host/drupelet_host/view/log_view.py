@@ -24,6 +24,7 @@ from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.base.output import payload_text
 from drupelet_host.clients.default_body import split_body
 from drupelet_host.home import config
+from drupelet_host.home.lifetime import AFTER_READING, Lifetime
 from drupelet_host.member import family, identity
 from drupelet_host.member.author_name import author_of
 from drupelet_host.requests.client import latest_status
@@ -74,6 +75,20 @@ class Entry(NamedTuple):
     payload: bytes
     dependencies: list[bytes]
     is_damaged: bool = False
+    lifetime: Lifetime = Lifetime()
+
+    @property
+    def is_shown(self) -> bool:
+        """False for a message that is ephemeral or whose time is over, though it is still here."""
+        if not self.lifetime.kind:
+            return True
+        is_over = self.lifetime.is_over(int.from_bytes(self.timestamp), clock.wall_ms())
+        return not self.lifetime.is_ephemeral and not is_over
+
+    @property
+    def explodes_ms(self) -> int:
+        """When it is deleted whoever has it, in ms since 1970; 0: never."""
+        return self.lifetime.end_ms(int.from_bytes(self.timestamp))
 
     def fields(self) -> dict[str, Any]:
         """For JSON; `via` is who handed it to us, `author` who wrote it, '' if it does not say."""
@@ -89,6 +104,8 @@ class Entry(NamedTuple):
             "payload": self.payload.hex(),
             "dependencies": [id.hex() for id in self.dependencies],
             **({"damaged": True} if self.is_damaged else {}),
+            **({"explodes_ms": self.explodes_ms} if self.explodes_ms else {}),
+            **({"explodes_once_read": True} if self.lifetime.kind & AFTER_READING else {}),
         }
 
 
@@ -189,7 +206,7 @@ class LogView:
         for row in self._rows(group, after):
             order += 1
             entry = entry_of(order, row)
-            if wanted is ALL or wanted.has(entry):
+            if entry.is_shown and (wanted is ALL or wanted.has(entry)):
                 yield entry
 
     def is_sound(self, entry: Entry) -> bool:
@@ -211,7 +228,7 @@ class LogView:
                 break
             order -= 1
             entry = entry_of(order, row)
-            if wanted.has(entry):
+            if entry.is_shown and wanted.has(entry):
                 entries.append(entry)
         return entries[::-1]
 
@@ -257,8 +274,10 @@ class LogView:
             if group == "readings":
                 dependencies, payload = family.split(self.config, body)
                 timestamp = family.timestamp_of(self.config, timestamp)
+                lifetime = family.lifetime_in(self.config, body)
             else:
                 dependencies, payload = split_body(body)
+                lifetime = Lifetime()
             via = names.get(source, "?")
             if checksum is not None:
                 content = (number, source, state, id, row[3], body)
@@ -266,7 +285,9 @@ class LogView:
                     return Entry(order, handle, id, "", via, timestamp, b"", [], True)
             ours = not source and not any(first <= handle <= last for first, last in taken)
             author = via if ours else author_of(payload)
-            return Entry(order, handle, id, author, via, timestamp, payload, dependencies)
+            return Entry(
+                order, handle, id, author, via, timestamp, payload, dependencies, False, lifetime
+            )
 
         return entry_of
 
@@ -306,6 +327,8 @@ class LogView:
         query = _BY_HANDLE.format(checksum=self._checksum)
         row = self.connection.execute(query, (handle,)).fetchone()
         entry = self._entry_maker(group, state)(0, row)
+        if not entry.is_shown:
+            raise StorageError(f"{prefix}: the log does not have this message: it has exploded")
         if entry.is_damaged:
             raise StorageError(
                 f"{prefix}: message {handle} of {self.config.store_path} is damaged; get it from"
@@ -337,6 +360,8 @@ class LogView:
             "running": running,
             "store_gen": database.meta_int(self.connection, "store_gen", 0),
             "boot": database.meta_int(self.connection, "boot", 0),
+            "lifetime": family.default_lifetime(self.config).text(),
+            "ephemeral": self.config.ephemeral,
             "delivered": held["readings"],
             "telemetry": held["telemetry"],
             "pending": waiting,

@@ -75,6 +75,19 @@ RAM = (
     Column("over", "columns beyond their limit", text=True),
 )  # fmt: skip
 
+ANEW = (
+    Column("held", "messages that A holds"),
+    Column("missing", "of those, how many B misses; it holds the others, and neither knows"),
+    Column("offers", "bytes both ways, without the missing messages: compact-1 interactive"),
+    Column("batch", "the same: compact-1 batch, which sends all"),
+    Column("sketch", "the same: B sends a sketch of what it holds"),
+    Column("filters", "the same: Bloom filters both ways, until B has everything"),
+    Column("offers_s", "epochs of a second until B had everything", "offers s"),
+    Column("batch_s", "the same", "batch s"),
+    Column("sketch_s", "the same", "sketch s"),
+    Column("filters_s", "the same; a contact is six epochs", "filters s"),
+)
+
 WIRE = (
     Column("scenario", "transfer: A sends; in_sync: nothing is new; wake: one reading of a"
            " sleeper; cold: B misses some; backlog: B was away while A posted all",

@@ -15,6 +15,7 @@ from drupelet_host.cli import extras
 from drupelet_host.cli.common import path
 from drupelet_tools.bench.columns import (
     AGENT,
+    ANEW,
     BOARD,
     CPU,
     HOST_ROOMS,
@@ -195,6 +196,31 @@ def wire(
         raise typer.BadParameter("must be below what A holds (--held)", param_hint="--missing")
     rows = [row for found in wire_bench.measure(plan, _progress) for row in found]
     show(wire_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("Two hosts that hold almost the same meet for the first time.", ANEW))
+def anew(
+    held: Annotated[
+        list[int] | None,
+        typer.Option(min=2, max=1000, help="What A holds; may be repeated.", show_default=False),
+    ] = None,
+    missing: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=999, help="What B misses of it.", show_default=False),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs, of which the mean counts.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import anew as anew_bench
+    from drupelet_tools.bench.table import Table, show
+
+    sizes = held or anew_bench.HELD, missing or anew_bench.MISSING
+    if min(sizes[1]) >= max(sizes[0]):
+        raise typer.BadParameter("must be below what A holds (--held)", param_hint="--missing")
+    rows = list(anew_bench.measure(*sizes, seeds, _progress))
+    title = "B misses some of what A holds, and neither knows: bytes, and seconds"
+    show([Table(title, ANEW, rows)], rows, as_json)
 
 
 @app.command(help=explain("Time of records, messages and hashes.", CPU))

@@ -249,14 +249,18 @@ class Pair:
         for _ in range(_EPOCHS_MAX):
             self.now_ms += EPOCH_MS
             before = len(self.frames)
-            self._pass(True)
-            self._pass(False)
+            self.step()
             self.a.consume()
             self.b.consume()
             quiet = quiet + 1 if len(self.frames) == before else 0
             if quiet >= _QUIET_EPOCHS and not self.a.outstanding and not self.b.outstanding:
                 return
         raise BenchError(f"{self.profile.name}: not done after {_EPOCHS_MAX} epochs")
+
+    def step(self) -> None:
+        """Everything that is due, both ways."""
+        self._pass(True)
+        self._pass(False)
 
     def _pass(self, from_a: bool) -> None:
         """Everything that is due one way."""

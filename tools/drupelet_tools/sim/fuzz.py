@@ -27,7 +27,7 @@ DEPTHS = {
     "snapshot": (50, 25), "provision": (8, 50), "command": (60, 10),
 }  # fmt: skip
 HOST_DEPTHS = {
-    "bsp-0": (60, 10), "sketch": (30, 25), "bloom": (40, 15), "sds-nim": (15, 5),
+    "bsp-0": (60, 10), "sketch": (30, 25), "sds-nim": (15, 5),
     "remote-log": (15, 8), "remote-store": (15, 15), "black-box": (50, 30),
 }  # fmt: skip
 DEPTHS |= HOST_DEPTHS

@@ -13,11 +13,11 @@ from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import FAMILY_MVDS, SHARED
-from drupelet.link.bloom_sync import BloomSync
 from drupelet.link.link import BATCH, CARRIER_MQTT, INTERACTIVE, Link
 from drupelet.link.topic import Topic
 from drupelet.node import Node
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet_tools.sim.filter_sync import FilterSync
 from drupelet_tools.sim.growing_store import GrowingStore
 from drupelet_tools.sim.presence import Presence, There
 
@@ -192,7 +192,7 @@ class Person:
         if blooms:
             for other, link in self.links.items():
                 host_api.stay_quiet(link)
-                self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
+                self.blooms[other] = FilterSync(self.node, self.group, link, rng.randrange)
         self.topic: Topic | None = None
         self.news = 0  # what came or was written: moves whenever a topic may have more to say
         self.calm: tuple[int, ...] = ()  # as it was when it had not

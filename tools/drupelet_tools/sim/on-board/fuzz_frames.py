@@ -43,7 +43,6 @@ PARSERS = {
     "command": ("fuzz_states", "CommandFuzz"),
     "bsp-0": ("fuzz_host", "Bsp0Fuzz"),
     "sketch": ("fuzz_host", "SketchFuzz"),
-    "bloom": ("fuzz_host", "BloomFuzz"),
     "sds-nim": ("fuzz_host", "NimFuzz"),
     "remote-log": ("fuzz_host", "RemoteLogFuzz"),
     "remote-store": ("fuzz_host", "RemoteStoreFuzz"),

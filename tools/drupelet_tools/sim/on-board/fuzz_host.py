@@ -11,7 +11,6 @@ import fuzz_links
 from drupelet.base.errors import PeerError
 from drupelet.base.memory import copy, crc32_into
 from drupelet.clients.bsp0 import join
-from drupelet.link.bloom_sync import BloomSync
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, SHARED, Node
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.bsp0.session import Session
@@ -144,36 +143,6 @@ class SketchFuzz:
             self.recovery.begin()
         left = self.recovery.put_into(self.link.exchange, self.frame, 0, len(self.frame))
         return (1 if taken else 0) | (2 if left else 0)
-
-
-class BloomFuzz:
-    """BLOOM_AVAILABLE frames, and the answers to them."""
-
-    def __init__(self, parser, draw):
-        node, group, link = bare(draw)
-        self.sync = BloomSync(node, group, link, draw)
-        other, there, back = bare(draw)
-        peer = BloomSync(other, there, back, draw)
-        self.frame = bytearray(300)
-        self.sound = []
-        for size_max in (300, 80, 60):
-            peer.meet()
-            for ends in ((peer, self.sync), (self.sync, peer)) * 2:
-                size = ends[0].poll_into(self.frame, size_max)
-                if size:
-                    self.sound.append(bytes(self.frame[:size]))
-                    ends[1].receive(self.frame, size)
-        self.group = self.sound[0][:9]
-
-    def fix(self, buf, size, word):
-        if word >> 17:
-            buf[:9] = self.group
-            return max(9, size)
-        return size
-
-    def feed(self, buf, size):
-        result = 0 if self.sync.receive(buf, size) else 1
-        return result | 2 if self.sync.poll_into(self.frame, 300) else result
 
 
 class NimFuzz:

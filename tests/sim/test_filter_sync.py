@@ -1,4 +1,4 @@
-"""BLOOM_AVAILABLE: filters tell what a peer lacks; errors of a filter only delay."""
+"""Filters tell what a peer lacks; errors of a filter only delay."""
 
 import random
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import SHARED
-from drupelet.link.bloom_sync import BloomSync
 from drupelet.link.link import BATCH, CARRIER_MQTT
 from drupelet.node import Node
-from drupelet.wire.bloom_available import (
+from drupelet.wire.profiles import PROFILE_COMPACT_1
+from drupelet_tools.sim.filter_frame import (
     ANSWER,
     TIME_END,
     Available,
@@ -22,7 +22,7 @@ from drupelet.wire.bloom_available import (
     read,
     sum_of,
 )
-from drupelet.wire.profiles import PROFILE_COMPACT_1
+from drupelet_tools.sim.filter_sync import FilterSync
 from ram_store import RamStore
 
 ids = st.binary(min_size=32, max_size=32)
@@ -92,7 +92,7 @@ class Member:
             link = self.node.link(peer, PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
             link.exchange.is_quiet = True
             self.links[other] = link
-            self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
+            self.blooms[other] = FilterSync(self.node, self.group, link, rng.randrange)
         self.node.boot(0)
 
     def publish(self, payload: bytes, stamp: int) -> None:

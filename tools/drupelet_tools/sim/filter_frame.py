@@ -1,5 +1,4 @@
-# host only: filters over whole logs
-"""BLOOM_AVAILABLE frames: a Bloom filter of the messages held in part of a group (SPEC 14).
+"""Frames of filter_sync: a Bloom filter of the messages held in part of a group.
 
 Enhancement 3 of the mobile paper. A part is a range of timestamps, optionally restricted to the
 ids with a given remainder: timestamps and ids are the same at all members, arrival order is not.
@@ -7,7 +6,7 @@ ids with a given remainder: timestamps and ids are the same at all members, arri
 
 import hashlib
 
-KIND_BLOOM = 0x54
+KIND = 0x54
 HEAD_SIZE = 45
 _PART_SIZE = 20
 ANSWER = 1  # flag: this frame answers another one and is not answered itself
@@ -75,7 +74,7 @@ def sum_of(ids: "list[bytes]") -> bytes:
 
 
 class Available:
-    """The content of a BLOOM_AVAILABLE frame."""
+    """The content of a filter frame."""
 
     def __init__(
         self, group: bytes, flags: int, subset: Subset, count: int, total: bytes, bloom: Filter
@@ -93,7 +92,7 @@ def put_into(frame: bytearray, what: Available) -> int:
     subset, bloom = what.subset, what.filter
     whole = subset.start == 0 and subset.end == TIME_END and subset.modulo == 1
     flags = what.flags & ~WHOLE | (WHOLE if whole else 0)
-    head = bytes((KIND_BLOOM,)) + what.group + bytes((flags, bloom.hashes))
+    head = bytes((KIND,)) + what.group + bytes((flags, bloom.hashes))
     head += min(what.count, 0xFFFF).to_bytes(2) + what.sum + bloom.salt
     if not whole:
         head += subset.modulo.to_bytes(2) + subset.offset.to_bytes(2)
@@ -107,7 +106,7 @@ def put_into(frame: bytearray, what: Available) -> int:
 def read(frame: "bytes | bytearray", size: int) -> "Available | None":
     """Return the content of frame[:size], or None if it is malformed."""
     at = HEAD_SIZE - _PART_SIZE
-    if size < at or frame[0] != KIND_BLOOM or not 0 < frame[10] <= HASHES_MAX:
+    if size < at or frame[0] != KIND or not 0 < frame[10] <= HASHES_MAX:
         return None
     subset = Subset(0, TIME_END)
     if not frame[9] & WHOLE:

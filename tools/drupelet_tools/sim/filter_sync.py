@@ -1,16 +1,16 @@
-# host only: it looks at the whole log
 """Anti-entropy by Bloom filters instead of OFFER and ACK lists (mobile paper, enhancement 3).
 
-At a contact, each end sends a checksum of a subset of its messages. A peer whose checksum differs
-answers with a Bloom filter of that subset; each end then sends the messages that are not in the
-other's filter. A false positive only delays, since the next filter has another salt. "Maybe" never
-acknowledges a message; equal checksums do.
+A study, for `drupelet sim paper 6` and `drupelet bench anew`: no host speaks it, because a sketch
+(docs/SPEC.md 3.6) always costs less (docs/bench.md). At a contact, each end sends a checksum of a
+subset of its messages. A peer whose checksum differs answers with a Bloom filter of that subset;
+each end then sends the messages that are not in the other's filter. A false positive only delays,
+since the next filter has another salt. "Maybe" never acknowledges a message; equal checksums do.
 """
 
 from drupelet.base.errors import E_PEER, OK
 from drupelet.engine.members import SHARED
 from drupelet.store.states import STATE_DELIVERED
-from drupelet.wire.bloom_available import (
+from drupelet_tools.sim.filter_frame import (
     ANSWER,
     BITS_PER_ID,
     HEAD_SIZE,
@@ -38,7 +38,7 @@ _MODULO_MAX = 0xFFFF
 _OLD_EVERY = 4
 
 
-class BloomSync:
+class FilterSync:
     """Syncs one group over one link, whose exchange must not offer anything (`is_quiet`)."""
 
     def __init__(
@@ -51,11 +51,11 @@ class BloomSync:
         at = self._group * 32
         self._prefix = bytes(node.core.members.group_ids[at : at + 8])
         self._due = False
-        self._answer: "Subset | None" = None
+        self._answer: Subset | None = None
         self._answer_flags = 0
         self._turn = 0
         self._id = bytearray(32)
-        self._known: "list[tuple[int, bytes]]" = []  # messages of the log up to `_known_to`
+        self._known: list[tuple[int, bytes]] = []  # messages of the log up to `_known_to`
         self._known_to = 0
         self.told = self.lacking = self.equal = 0
 
