@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from drupelet_host.clients.chat_notices import ChatId, ChatNotice, KnownNotices,
 from drupelet_host.home.config import Peer
 from drupelet_host.member.chats import CHATS_MAX, TEXT_SIZE_MAX
 from drupelet_tools.sim.broker import Mosquitto
-from host.conftest import Home, share_keys, wait_for
+from host.conftest import COMMAND, Home, share_keys, wait_for
 
 IDS = {"ann": 0xA0000001, "ben": 0xA0000002, "cid": 0xA0000003}
 CHAT = ChatId(b"\xa0\x00\x00\x01\x00\x00\x00\x00", bytes(12))
@@ -235,6 +236,14 @@ def test_what_is_refused_is_one_line(make_home: Callable[..., Home], broker: Bro
             ann.start("--wait")
     assert len(standing(ann)) == CHATS_MAX
     assert read(ann) == ["ann " + "y" * TEXT_SIZE_MAX] * 2
+    for _ in range(6):
+        chat(ann, "say", "family", "y" * TEXT_SIZE_MAX)
+    words = [*COMMAND, "chat", "read", "--home", str(ann.path), "--json", "family"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()  # as `head` does
+        assert (process.wait(60), process.stderr.read()) == (0, b"")
 
 
 def test_a_damaged_entry_is_one_line(make_home: Callable[..., Home]) -> None:

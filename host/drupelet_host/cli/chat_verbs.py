@@ -1,6 +1,7 @@
 """`drupelet chat`: groups of this home's hosts in which people talk (docs/field-guide.md 1)."""
 
 import json
+import os
 import sqlite3
 import sys
 from collections import deque
@@ -184,7 +185,8 @@ def read(
             if as_json:
                 print(json.dumps(message))
             else:
-                output.line(f"{message['time']}  {_text_of(message)}")
+                output.line(f"{message['time']}  {_text_of(message)}", at_once=False)
+        sys.stdout.flush()
 
 
 def _text_of(message: dict[str, Any]) -> str:
@@ -214,5 +216,8 @@ def _reading(home: Path | None) -> "Iterator[ChatView]":
         yield ChatView(connection, settings)
     except sqlite3.Error as error:
         raise StorageError(database.explain(path, error)) from error
+    except BrokenPipeError:
+        # As `head` ends once it has its lines; nothing else is to be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         connection.close()
