@@ -53,7 +53,7 @@ def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
 
 def placed(words: tuple[str, ...], home: Path) -> list[str]:
     """The words with --home behind the verb, which has two words in a group of commands."""
-    verb = 2 if words[0] in ("peer", "group", "channel") else 1
+    verb = 2 if words[0] in ("peer", "group", "channel", "chat") else 1
     return [*words[:verb], "--home", str(home), *words[verb:]]
 
 

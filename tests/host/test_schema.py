@@ -28,6 +28,7 @@ OTHERS: dict[tuple[str, str], object] = {
     ("", "announce"): ["mqtt://h:1883/p"],
     (schema.TOPICS, "peers"): ["gate"],
     (schema.CHANNELS, "peers"): ["gate"],
+    (schema.CHANNELS, "bridge"): "other",
     (schema.BROKERS, "ca_file"): "ca.pem",
     (schema.BROKERS, "certificate_file"): "own.pem",
     (schema.BROKERS, "key_file"): "own.key",
@@ -51,6 +52,9 @@ def load(home: Path, table: str, **values: object) -> config.Config:
         lines.append(name)
         row = good | values if name == table else good
         lines += [f"{key} = {toml(value)}" for key, value in row.items()]
+    if "bridge" in values:  # to another channel
+        lines += [schema.CHANNELS, 'name = "other"', 'url = "udp://239.0.0.1:7449"']
+        lines += ['dialect = "sds-nim"']
     (home / config.CONFIG_NAME).write_text("\n".join(lines) + "\n")
     return config.load(home)
 
@@ -72,7 +76,7 @@ def parsed(settings: config.Config, key: Key) -> object:
         return getattr(settings.feed, key.name)
     if not key.table:
         return getattr(settings, "explode_s" if key.name == "explode" else key.name)
-    (row,) = getattr(settings, key.table.strip("[]"))
+    row, *_ = getattr(settings, key.table.strip("[]"))
     name = "period_ms" if key.table in (schema.TOPICS, schema.CHANNELS) else "epoch_ms"
     return getattr(row, name if key.name in ("epoch_ms", "period_ms") else key.name)
 

@@ -41,6 +41,7 @@ from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.keys import rotate_revoke
 from drupelet_host.keys.key_folder import LIVE
 from drupelet_host.member import family, status
+from drupelet_host.member.chats import chat_line
 from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.member.status import REVOKED, UP
@@ -54,6 +55,7 @@ from drupelet_host.requests.shapes import (
     Reload,
     SayOnChannel,
     SendEphemeral,
+    TakePartInChat,
     TellBoard,
     VisitStick,
 )
@@ -377,7 +379,9 @@ class Agent:
         if event.group == self.member.readings:
             self._delivered += 1
             self._tell(event)
-        self.member.took(event)
+        fields = self.member.took(event)
+        if fields is not None:
+            self.output.event("chat", chat_line(fields), **fields)
 
     def _tell(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
@@ -481,6 +485,8 @@ class Agent:
                 return self.send_ephemeral(content)
             case SayOnChannel():
                 return self.say(request)
+            case TakePartInChat(action=action, chat=chat, argument=argument):
+                return self.chat(action, chat, argument)
             case Push(folder=folder):
                 return self.remote_log("push", folder)
             case Pull(folder=folder):
@@ -526,6 +532,13 @@ class Agent:
             return {"error": str(error)}
         self._events()
         return {"id": id.hex(), "size": len(content)}
+
+    def chat(self, action: str, chat: str, argument: str) -> dict[str, Any]:
+        """Do something in a chat; what came of it, or `error` with one line."""
+        try:
+            return self.member.chats.do(action, chat, argument)
+        except DrupeletError as error:
+            return {"error": str(error)}
 
     def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
         """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
@@ -618,6 +631,7 @@ class Agent:
         except DrupeletError as error:
             return {"error": str(error)}
         self.config = self.member.config = self.member.clients.settings = settings
+        self.member.chats.settings = settings
         self.member.names |= {self.member.numbers[peer.id]: peer.name for peer in settings.peers}
         for line in self.lines:
             line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
@@ -664,7 +678,7 @@ class Agent:
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)
         self.config = self.member.config = replace(self.config, peers=left)
-        self.member.clients.settings = self.config
+        self.member.clients.settings = self.member.chats.settings = self.config
         return changed
 
     # --- status ---

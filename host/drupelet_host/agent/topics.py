@@ -101,7 +101,7 @@ class SharedKeys:
         self.port.open()
         self.keys = SenderKeys(Aead(), self.port, settings.id, _random_byte, ROWS - 1)
         self.listeners = [peer.id for peer in settings.listeners(shared)]
-        self.for_all = not shared.peers
+        self.for_all = not shared.peers and not shared.is_cable
         self._begin()
         self.distribution = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
 

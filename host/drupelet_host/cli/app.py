@@ -21,6 +21,7 @@ from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import clock, output
 from drupelet_host.cli import (
     channel_verbs,
+    chat_verbs,
     client_verbs,
     exit_codes,
     exits,
@@ -468,6 +469,7 @@ key_verbs.register(app)
 invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
+chat_verbs.register(app)
 export_verbs.register(app)
 service_verbs.register(app)
 live_verbs.register(app)

@@ -23,6 +23,7 @@ from drupelet_host.home.edit_lock import changing
 from drupelet_host.home.model import (
     CONFIG_NAME,
     CONFIG_SIZE_MAX,
+    DIALECT_SDS,
     FAMILY_BSP_NAME,
     MODES,
     PROFILES_OF,
@@ -111,6 +112,10 @@ def _shared(row: Shared, period: str) -> Table:
         _add(table, "peers", list(row.peers))
     if row.bloom == "small":
         _add(table, "bloom", row.bloom)
+    if row.dialect != DIALECT_SDS:
+        _add(table, "dialect", row.dialect)
+    if row.bridge:
+        _add(table, "bridge", row.bridge)
     _add(table, period, row.period_ms)
     return table
 

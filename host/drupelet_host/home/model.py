@@ -40,6 +40,9 @@ PERIOD_MS_DEFAULT = 30_000
 # wait of a channel is longer than that of a clock that wraps: 7.4 hours.
 CHANNEL_PERIODS_MAX = 10
 CHANNEL_PERIOD_MS_MAX = WAIT_MS_MAX // CHANNEL_PERIODS_MAX
+# How an SDS channel's frames look (docs/SPEC.md 12.1, 12.5).
+DIALECT_SDS, DIALECT_NIM = "sds", "sds-nim"
+DIALECTS = (DIALECT_SDS, DIALECT_NIM)
 # Through these carriers sender keys are handed over.
 _HANDING_CARRIERS = ("mqtt", "serial")
 # What a notice of carriers has room for (docs/SPEC.md 15.5).
@@ -92,6 +95,7 @@ class Shared:
 
     peers: names of the listeners; none: all to whom sender keys can be handed. period_ms: a
     topic's epoch, a channel's time to repetition. bloom: whether a channel's frames have a filter.
+    dialect: of a channel; bridge: the name of the channel to which its messages are carried.
     """
 
     name: str
@@ -99,6 +103,13 @@ class Shared:
     peers: tuple[str, ...] = ()
     period_ms: int = EPOCH_MS_DEFAULT
     bloom: str = "omit"
+    dialect: str = DIALECT_SDS
+    bridge: str = ""
+
+    @property
+    def is_cable(self) -> bool:
+        """True for a channel over a cable to a program that is no member: it is not sealed."""
+        return carrier_of(self.url) == "serial"
 
 
 @dataclass(frozen=True)
@@ -150,6 +161,8 @@ class Config:
 
     def listeners(self, shared: Shared) -> list[Peer]:
         """The peers that listen to a topic or channel."""
+        if shared.is_cable:
+            return []
         if not shared.peers:
             return [peer for peer in self.peers if can_listen(peer)]
         return [peer for peer in self.peers if peer.name in shared.peers]
