@@ -22,7 +22,7 @@ from drupelet_host.keys import provision
 from drupelet_host.member import family
 from host import exported
 from host.conftest import COMMAND, Home, wait_for
-from host.test_export_servers import Influx
+from host.influx_server import Influx
 from naive import mvds, sds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -63,6 +63,8 @@ def needed(key: Key) -> dict[str, object]:
     """What else must be said with a value."""
     if key.name in ("explode", "explode_read", "ephemeral"):
         return {"client": "exploding"}
+    if key.name == "share_with":
+        return {"client": "public"}
     if key.name in ("serve", "mail"):
         return {"place": "mqtt://h:1883/p"}
     return {"certificate_file": "own.pem"} if key.name == "key_file" else {}
@@ -103,7 +105,8 @@ def test_the_parser_knows_these_keys_and_no_more(
 @pytest.mark.parametrize("key", [key for key in KEYS if key.high], ids=str)
 def test_a_number_has_these_bounds(tmp_path: Path, key: Key) -> None:
     for value in (key.low, key.high):
-        assert parsed(load(tmp_path, key.table, **{key.name: value}), key) == value
+        values = needed(key) | {key.name: value}
+        assert parsed(load(tmp_path, key.table, **values), key) == value
     for value in (key.low - 1, key.high + 1):
         with pytest.raises(ConfigError, match=f"{key.name}: .* from {key.low} to {key.high}"):
             load(tmp_path, key.table, **{key.name: value})

@@ -26,6 +26,7 @@ from drupelet_host.channel.nim_dialect import NimChannel
 from drupelet_host.channel.store_node import History, StoreNode, catch_up
 from drupelet_host.home.config import CHANNEL_PERIODS_MAX, DIALECT_NIM, Config, ConfigError, Shared
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import ChannelReport
 from drupelet_host.member.status import UP
 from drupelet_host.remote.log import Poll
 from drupelet_host.store import database, schema
@@ -286,9 +287,9 @@ class ChannelLine(SharedLine):
 
         return open_serial(self.url, self.spoken.frame_size)
 
-    def status(self) -> dict[str, Any]:
-        """For `drupelet status --json`."""
-        return {**super().status(), **self.spoken.status()}
+    def status(self) -> ChannelReport:
+        """What is said of it."""
+        return ChannelReport(**self._said(), **self.spoken.status())
 
 
 class Channels:

@@ -54,6 +54,9 @@ def render(config: Config) -> str:
     for key in ("learn", "explode_read", "ephemeral"):
         if getattr(config, key):
             _add(document, key, True)
+    if config.share_with:
+        _add(document, "share_with", config.share_with)
+        _add(document, "share_period_ms", config.share_period_ms)
     if config.explode_s:
         _add(document, "explode", duration_text(config.explode_s))
     parts: list[tuple[str, list[Table]]] = [

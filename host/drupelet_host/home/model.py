@@ -47,6 +47,7 @@ DIALECTS = (DIALECT_SDS, DIALECT_NIM)
 _HANDING_CARRIERS = ("mqtt", "serial")
 # What a notice of carriers has room for (docs/SPEC.md 15.5).
 ANNOUNCED_MAX = 8
+SHARE_PERIOD_MS_DEFAULT = 60_000
 # Where an agent keeps its feed: in a folder, or in the store of an agent behind a broker.
 FOLDER_PLACE = "folder:"
 FEED_PERIOD_MS_DEFAULT = 10_000
@@ -144,6 +145,9 @@ class Config:
     explode_s: int = 0
     explode_read: bool = False
     ephemeral: bool = False
+    # A public group is offered to so many peers at a time, drawn anew after a period; 0: to all.
+    share_with: int = 0
+    share_period_ms: int = SHARE_PERIOD_MS_DEFAULT
 
     @property
     def has_lifetimes(self) -> bool:

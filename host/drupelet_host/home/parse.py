@@ -30,6 +30,7 @@ from drupelet_host.home.model import (
     PEERS_CONFIGURED_MAX,
     PERIOD_MS_DEFAULT,
     PROFILES_OF,
+    SHARE_PERIOD_MS_DEFAULT,
     SHARED_MAX,
     Config,
     FeedSettings,
@@ -93,6 +94,10 @@ def parse(home: Path, table: Table) -> Config:
         explode_s=_explode_s(table),
         explode_read=table.switch("explode_read", False),
         ephemeral=table.switch("ephemeral", False),
+        share_with=table.number("share_with", 0, 0, PEERS_CONFIGURED_MAX),
+        share_period_ms=table.number(
+            "share_period_ms", SHARE_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX
+        ),
         brokers=tuple(
             read_table(part, home) for part in table.rows("brokers", BROKERS_MAX, "broker")
         ),
@@ -105,6 +110,10 @@ def parse(home: Path, table: Table) -> Config:
     if family != FAMILY_BSP_NAME:
         _check_family(table, config)
     _check_lifetimes(table, config)
+    if config.share_with and config.client != PUBLIC_CLIENT_ID:
+        raise table.wrong(
+            "share_with", 'needs client = "public": other groups are shared with all; leave it out'
+        )
     for key, rows in (("topics", config.topics), ("channels", config.channels)):
         _check_shared(table, key, rows, config)
     _check_bridges(table, config.channels)

@@ -18,8 +18,10 @@ from drupelet_host.home.model import (
     EPOCH_MS_MIN,
     FEED_PERIOD_MS_DEFAULT,
     MODES,
+    PEERS_CONFIGURED_MAX,
     PERIOD_MS_DEFAULT,
     PROFILES_OF,
+    SHARE_PERIOD_MS_DEFAULT,
 )
 from drupelet_host.home.toml_table import NAME_SIZE_MAX
 
@@ -84,6 +86,12 @@ KEYS = (
         ' and everybody has it. Needs `client = "exploding"`'),
     Key("", "ephemeral", SWITCH, False, "what this member writes is for those who are there now,"
         ' and for no log. Needs `client = "exploding"` or family `mvds`'),
+    Key("", "share_with", NUMBER, 0, 'of a group with `client = "public"`: messages are offered to'
+        " so many peers at a time, drawn at random; to the others what they ask for. With 2 or"
+        " more a message soon reaches all; 0: to all. A topic reaches all in any case", "peers",
+        0, PEERS_CONFIGURED_MAX),
+    Key("", "share_period_ms", NUMBER, SHARE_PERIOD_MS_DEFAULT, "after this the peers of"
+        " `share_with` are drawn anew", "ms", EPOCH_MS_MIN, EPOCH_MS_MAX),
     Key(PEERS, "name", NAME, REQUIRED, "of the peer"),
     Key(PEERS, "id", ID, REQUIRED, "of the peer"),
     Key(PEERS, "url", URL, REQUIRED, "`serial:///dev/ttyACM0?baud=115200`,"

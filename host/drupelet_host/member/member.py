@@ -27,6 +27,7 @@ from drupelet.wire.packed import Packed
 from drupelet_host.base import clock
 from drupelet_host.clients.home_groups import HomeGroups
 from drupelet_host.home.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
+from drupelet_host.home.lifetime import AFTER_READING
 from drupelet_host.keys.key_folder import look
 from drupelet_host.keys.sealing import Sealing
 from drupelet_host.member import family, identity, readings_group
@@ -109,6 +110,8 @@ class Member:
         )  # fmt: skip
         self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
+        # Whether somebody sees what enters the log: else no message counts as read by that.
+        self.gives_out = False
         self.vanishing = Vanishing(config)
         self.readings = readings_group.join(self.node, config, self.vanishing.client)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
@@ -298,8 +301,16 @@ class Member:
             self.author.saw(event.handle)
         self.clients.saw(event.group, event.handle)
         chat_event = self.chats.saw(event.group, event.handle)
+        if not self.gives_out and self._waits_for_a_reader(event):
+            self.hold_from(min(event.handle, self._held_from))
         self._done(event.handle)
         return chat_event
+
+    def _waits_for_a_reader(self, event: Delivered) -> bool:
+        is_received = event.source != 0 and event.group == self.readings
+        return is_received and bool(
+            family.lifetime_in(self.config, event.body).kind & AFTER_READING
+        )
 
     def _done(self, handle: int) -> None:
         self._taken_through = max(self._taken_through, handle)

@@ -95,7 +95,7 @@ _decoder = msgspec.json.Decoder(AnyRequest)
 _answer_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def encode(message: Request | dict[str, Any]) -> bytes:
+def encode(message: msgspec.Struct | dict[str, Any]) -> bytes:
     """A request or an answer as one line."""
     return msgspec.json.encode(message) + b"\n"
 
