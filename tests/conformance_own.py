@@ -4,7 +4,7 @@ A number is D, section of docs/SPEC.md, place in this list.
 """
 
 from conformance_mutation import CORE, Mutation
-from test_docs import Row
+from conformance_table import Row
 
 _SETS = "tests/unit/test_compact1_sets.py::"
 _RECORDS = "tests/unit/test_compact1_records.py::"

@@ -59,7 +59,8 @@ class Ours:
 
     def reboot(self) -> None:
         self._boot()
-        self.channel.restore(self.now_ms)
+        if self.nim is None:
+            self.channel.restore(self.now_ms)
 
     def publish(self, content: bytes) -> bool:
         code = self.channel.publish(content, 0, len(content), self.now_ms)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from conformance_mutations import MUTATIONS, Mutation
 from conformance_own import ROWS
-from test_docs import Row, conformance
+from conformance_table import Row, conformance
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("firmware", "transports", "host", "tools")

@@ -10,11 +10,13 @@ from functools import cache
 from hashlib import blake2s
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
+import drupelet
 import statements
+from command_pages import help_texts, unknown_options
+from conformance_table import conformance, functions_of
 from drupelet.base import events
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients import default as clients
@@ -99,10 +101,12 @@ def test_links_resolve(page: str) -> None:
             assert path.exists(), f"{page} links to {target}, which is not there"
 
 
-@cache
-def functions_of(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+def test_the_changelog_begins_with_what_a_user_notices_of_this_release() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased, release = re.findall(r"^## \[(.+?)\]", text, re.M)[:2]
+    assert (unreleased, release) == ("Unreleased", drupelet.__version__)
+    summary = text[text.index(f"## [{release}]") :].partition("\n### ")[0]
+    assert 8 <= len(re.findall(r"^- ", summary, re.M)) <= 12
 
 
 def test_every_test_that_a_page_names_exists() -> None:
@@ -115,25 +119,6 @@ def test_every_test_that_a_page_names_exists() -> None:
                 assert function in functions_of(ROOT / file), f"{page.name}: there is no {name}"
                 count += 1
     assert count > 20
-
-
-class Row(NamedTuple):
-    """One row of conformance.md."""
-
-    numbers: list[str]
-    statement: str
-    where: str
-    shown: str
-
-
-def conformance() -> list[Row]:
-    """Every row whose first cell holds numbers of statements."""
-    text = (DOCS / "conformance.md").read_text("utf-8")
-    found = re.findall(
-        r"^\| ((?:[A-Z]\d?-[\d.]+-\d+ ?)+)\| (.+?) \| (.+?) \| (.+) \|$", text, re.M
-    )
-    assert len(found) == len(re.findall(r"^\| [A-Z]\d?-", text, re.M)), "a row is not in its form"
-    return [Row(numbers.split(), *cells) for numbers, *cells in found]
 
 
 def test_every_row_of_conformance_has_a_test_or_a_reason() -> None:
@@ -492,12 +477,6 @@ def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
     assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
 
 
-def help_texts() -> dict[str, str]:
-    """Of each command, its section in docs/cli.md, which is what `--help` says."""
-    sections = (ROOT / "docs" / "cli.md").read_text("utf-8").split("\n## drupelet")[1:]
-    return {title.strip(): text for title, _, text in (each.partition("\n") for each in sections)}
-
-
 def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     """Each line of a page's code that calls `drupelet`, with its number, as words."""
     is_code = False
@@ -514,9 +493,5 @@ def test_commands_that_a_page_shows_have_their_options(page: str) -> None:
     shown = list(shown_commands(ROOT / page))
     assert len(shown) > 5
     for number, words in shown:
-        name = " ".join(words[:2]) if " ".join(words[:2]) in texts else words[0]
-        options = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts[name]))
-        used = {word.partition("=")[0] for word in words if word.startswith("--")}
-        if name == "flash" and len(words) > 1:  # `flash TARGET` is `flash device TARGET`
-            options |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts["flash device"]))
-        assert used <= options, f"{page}:{number}: {name} has no {used - options}"
+        unknown = unknown_options(words, texts)
+        assert not unknown, f"{page}:{number}: {words[0]} has no {unknown}"

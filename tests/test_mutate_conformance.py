@@ -1,11 +1,14 @@
 """The edits that make rows of docs/conformance.md untrue can be made, and are noticed."""
 
 import ast
+from pathlib import Path
 
 import mutate_conformance
 from conformance_mutations import MUTATIONS
 from conformance_own import OWN, ROWS
-from test_docs import ROOT, conformance, functions_of
+from conformance_table import conformance, functions_of
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_the_old_text_of_every_edit_stands_once_in_its_file() -> None:

@@ -405,6 +405,46 @@ def test_the_core_speaks_the_boards_python() -> None:
     none(problems)
 
 
+def of_test_modules(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield each import of a `test_*` module, or of a test, wherever in the file it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if any(part.startswith("test_") for part in name.split(".")):
+                yield node, name
+
+
+def test_no_module_of_the_tests_imports_tests() -> None:
+    """What two modules of tests share stands in one of its own, named for what it holds."""
+    none(
+        [
+            f"{where(path, node)}: {name} is of a module of tests"
+            for path in sources("tests")
+            for node, name in of_test_modules(parsed(path))
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from host.test_cli import run",
+        "from host import test_cli",
+        "import host.test_cli",
+        "import test_docs as docs",
+        "def run():\n    from test_docs import rows",
+        "from . import test_cli",
+    ],
+)
+def test_an_import_of_a_module_of_tests_is_found(planted: str) -> None:
+    assert len(list(of_test_modules(ast.parse(planted)))) == 1
+
+
 def test_scripts_fit_the_line() -> None:
     scripts = [p for p in tracked() if p.parent == ROOT / "tools" and p.suffix == ""]
     assert scripts

@@ -296,9 +296,11 @@ def forget_holds(link: "Link") -> None:
     link.exchange.forget_holds()
 
 
-def stay_quiet(link: "Link") -> None:
-    """Send nothing unasked: something else shows what the peer lacks."""
-    link.exchange.is_quiet = True
+def set_quiet(link: "Link", is_quiet: bool) -> None:
+    """Offer and send nothing unasked over a link, or do so again; what is asked for is sent."""
+    if link.exchange.is_quiet != is_quiet:
+        link.exchange.is_quiet = is_quiet
+        link.exchange.attention = True
 
 
 def take_message(link: "Link", group: bytes, timestamp: bytes, body: bytes, now_ms: int) -> None:

@@ -1,5 +1,6 @@
 """Where the `drupelet` command begins, before what takes a while to load."""
 
+import gc
 import os
 import signal
 import sys
@@ -29,8 +30,12 @@ def main() -> None:
 
             if run_short(sys.argv[2:]):
                 return
+        # What loads stays: the collector need not look through it, neither now nor later.
+        gc.disable()
         from drupelet_host.cli.app import main as run
 
+        gc.freeze()
+        gc.enable()
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

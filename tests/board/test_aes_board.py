@@ -1,21 +1,17 @@
 """The core's AES on both MicroPythons, as on a port without `cryptolib`: the host's bytes, no
 allocation per frame, a bound on what a key takes; where no viper runs, the same in bytecode."""
 
-import random
 import subprocess
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
+from board.aes_frames import FRAMES, frames, write_frames
 from drupelet_tools.flash.build import build
 from drupelet_tools.flash.sets import Choice, build_set
-from published import rfc_8613_answers
-from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 120
-FRAMES = 300
 # Of a key with 16 bytes: 176 of round keys, its object and the method that is kept of it.
 KEY_BYTES_MAX = 256
 MODULES = [
@@ -33,41 +29,9 @@ MODULES = [
 ]  # fmt: skip
 
 
-def frames() -> list[tuple[bytes, bytes, bytes, bytes, bytes, int]]:
-    """Key, nonce, what is authenticated, text, sealed, tag size: published ones, then drawn."""
-    records = []
-    for nonce, aad_size, size, tag_size, result in RFC3610:
-        packet = bytes(range(size))
-        records.append(
-            (KEY_3610, bytes.fromhex(nonce + NONCE_TAIL)[-13:], packet[:aad_size],
-             packet[aad_size:], bytes.fromhex(result), tag_size)
-        )  # fmt: skip
-    for answer in rfc_8613_answers()[1]:
-        records.append(
-            (answer.key, answer.nonce, answer.aad, answer.text, answer.ciphertext,
-             len(answer.ciphertext) - len(answer.text))
-        )  # fmt: skip
-    draw = random.Random(197)
-    for _ in range(FRAMES):
-        key = draw.randbytes(draw.choice((16, 16, 24, 32)))
-        nonce = draw.randbytes(draw.randrange(7, 14))
-        tag_size = draw.choice((4, 6, 8, 10, 12, 14, 16))
-        aad = draw.randbytes(draw.choice((0, 7, 13, 14, 15, 31)))
-        text = draw.randbytes(draw.choice((0, 1, 15, 16, 17, 100, draw.randrange(600))))
-        sealed = AESCCM(key, tag_size).encrypt(nonce, text, aad)
-        records.append((key, nonce, aad, text, sealed, tag_size))
-    return records
-
-
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("aes") / "frames.txt"
-    lines = [
-        ",".join(field.hex() for field in row[:5]) + f",{row[5]}\n"  # type: ignore[union-attr]
-        for row in frames()
-    ]
-    path.write_text("".join(lines), "ascii")
-    return path
+    return write_frames(tmp_path_factory.mktemp("aes") / "frames.txt")
 
 
 def run(

@@ -4,25 +4,15 @@ import json
 import time
 from pathlib import Path
 
+from board.box_segments import segments
 from board_box import EPOCH_MS, box
 from drupelet.base.limits import EVENTS_PER_BLOCK
-from drupelet_tools.telemetry import inputs
 from drupelet_tools.telemetry.summary import read, summarise
-from telemetry.test_decode import damages_of, events_of
+from telemetry.segment_log import damages_of, events_of
 
 WATCHDOG = 3
 DEEP_SLEEP = 4
 STOP_S = 30.0
-
-
-def segments(flash: Path) -> list[bytes]:
-    """What an ingest of the copied flash reads."""
-    listing = inputs.scan(inputs.find_files([flash], flash / "lake"))
-    assert all(listing.ok)
-    return [
-        Path(listing.files[file]).read_bytes()[offset : offset + size]
-        for file, offset, size in zip(listing.file, listing.offset, listing.size, strict=True)
-    ]
 
 
 def test_a_killed_board_has_noted_everything_but_its_last_events(

@@ -17,7 +17,7 @@ from drupelet.store.flash_store import FlashStore
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.telemetry.summary import read, summarise
 from spec import spec_text
-from telemetry.test_decode import damages_of, events_of
+from telemetry.segment_log import damages_of, events_of
 
 HERE = Path(__file__).parent
 FIRMWARE = HERE.parents[1] / "firmware"

@@ -17,6 +17,7 @@ from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.terminal import Terminal
 from helpers import Draw, Member, serve
+from unit.numbered_messages import log_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -177,7 +178,7 @@ def test_a_board_of_32_kb_and_a_whole_node(tmp_path: Path, flashed: Path, mode: 
         board.close()
     taken = Path(f"{board.ids}.txt").read_text().split()
     assert taken == [f"host:{number}" for number in range(2 * READINGS)]
-    bodies = [member.body(handle) for handle in handles(member)]
+    bodies = [member.body(handle) for handle in log_of(member.store)]
     for life in range(2):
         assert sum(b'{"life":%d' % life in body for body in bodies) == READINGS
 
@@ -197,12 +198,3 @@ def exchange(board: Board, member: Member, link: Link, count: int) -> None:
         serve(line, link, frame, now_ms)
         member.consume()
         time.sleep(0.01)
-
-
-def handles(member: Member) -> list[int]:
-    found = []
-    handle = member.store.next(0)
-    while handle:
-        found.append(handle)
-        handle = member.store.next(handle)
-    return found

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from drupelet.base.errors import StorageError
@@ -52,7 +53,7 @@ def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
 
 def placed(words: tuple[str, ...], home: Path) -> list[str]:
     """The words with --home behind the verb, which has two words in a group of commands."""
-    verb = 2 if words[0] in ("peer", "group", "channel") else 1
+    verb = 2 if words[0] in ("peer", "group", "channel", "chat") else 1
     return [*words[:verb], "--home", str(home), *words[verb:]]
 
 
@@ -113,7 +114,8 @@ class Home:
         """As `drupelet status --json`."""
         view = LogView(self.path)
         try:
-            return view.status()
+            report: dict[str, Any] = msgspec.to_builtins(view.status())
+            return report
         finally:
             view.close()
 
@@ -143,9 +145,7 @@ class Home:
             agent = ["agent", "--home", str(self.path), "--json", *words]
             self.process = forked.Command(agent, out, err, constants)
         said = self.path / "status.json"
-        wait_for(
-            lambda: last_status(said).get("said_ms", 0) > begun_ms or self.check_alive(), "agent"
-        )
+        wait_for(lambda: last_status(said).said_ms > begun_ms or self.check_alive(), "agent")
 
     def check_alive(self) -> bool:
         """Fail with what the agent said last when it has ended by itself."""

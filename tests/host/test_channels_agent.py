@@ -18,13 +18,12 @@ from drupelet_host.agent.channels import AgentChannel, history, settings_of
 from drupelet_host.base import clock
 from drupelet_host.broker import Broker
 from drupelet_host.cli import app
-from drupelet_host.cli.common import ask_agent
 from drupelet_host.home import config
 from drupelet_host.home.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
 from drupelet_host.member import backup
-from drupelet_host.requests.shapes import SayOnChannel
 from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, wire
+from host.channel_verb import logged, run, say
 from host.conftest import Home, share_keys, wait_for
 from opened import opened
 from ram_store import RamStore
@@ -33,31 +32,11 @@ NAMES = "abc"
 IDS = {name: 0xA0000001 + row for row, name in enumerate(NAMES)}
 
 
-def run(home: Home, *words: str) -> str:
-    """A command in this process; what it printed."""
-    done = CliRunner().invoke(
-        app.app, ["channel", *words, "--home", str(home.path), "--json"], catch_exceptions=False
-    )
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def logged(home: Home) -> list[dict[str, Any]]:
-    """The channel as the command shows it."""
-    return [json.loads(line) for line in run(home, "log", "chat").splitlines()]
-
-
 def refused(home: Home, *words: str) -> str:
     """Why a command is refused."""
     with pytest.raises(DrupeletError) as caught:
         run(home, *words)
     return str(caught.value)
-
-
-def say(home: Home, text: str) -> str:
-    request = SayOnChannel("chat", text.encode())
-    done = ask_agent(config.load(home.path), request, "chat")
-    return str(done["id"])
 
 
 def test_a_channel_of_three_agents(make_home: Callable[..., Home], broker: Broker) -> None:

@@ -152,6 +152,39 @@ def test_a_restart_computes_the_same() -> None:
     assert len(third._known) < len(third._rosters) == 4
 
 
+def test_who_is_in_is_known_when_the_messages_that_say_so_are_gone() -> None:
+    made = Chat("ab", lambda: ChatClient((ANN,)))
+    made.do("a", INVITE, ANN, BEN)
+    made.run()
+    made.do("b", JOIN, BEN)
+    made.run()
+    last = made.do("b", TEXT, BEN, b"the only one left in the log")
+    node, known = made.world.nodes["b"], made.clients["b"].roster
+    assert known == {ANN: MEMBER, BEN: MEMBER}
+    for knows, members in ((None, [ANN]), (known, [ANN, BEN])):
+        client = ChatClient((ANN,), known=knows)
+        client.recover(node, client.join(node), [last])
+        assert client.members() == members and client.refused == 0
+    # A body comes after all that is there.
+    body = client.compose(node, payload_of(TEXT, BEN, b"next"), BEN)
+    assert body[0] == 1 and chat.apply(known, body[33:]) == known
+
+
+def test_a_message_names_ends_that_know_that_its_author_is_in() -> None:
+    made = Chat("a", lambda: ChatClient((ANN, CID)))
+    client, node = made.clients["a"], made.world.nodes["a"]
+    handle = made.do("a", INVITE, ANN, BEN)
+    invited = next(iter(client._heads))
+    # Many at once, none of which has seen that ben is invited.
+    for row in range(12):
+        body = b"\0" + payload_of(TEXT, CID, b"%d" % row)
+        stamp = (100 + row).to_bytes(8)
+        assert node.publish(made.groups["a"], body, len(body), stamp, made.world.now_ms) > handle
+    body = client.compose(node, payload_of(JOIN, BEN), BEN)
+    assert body[0] == 8 and invited in chat.dependencies_of(body)
+    assert client.take(bytes(8), body) and client.state(BEN) == MEMBER
+
+
 def test_the_table_has_every_step_and_no_other() -> None:
     names = {OUTSIDE: "outside", INVITED: "invited", MEMBER: "member", LEFT: "left"}
     reached = {OUTSIDE}

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError, PeerError
+from drupelet.node import Node
 from drupelet.store.states import STATE_DELETED
+from drupelet_host.agent.random_sharing import drawn
 from drupelet_host.base import clock
 from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers
 from drupelet_host.clients.feed_notices import Feed, Feeds, decode_feed
@@ -14,7 +17,8 @@ from drupelet_host.clients.notices import (
     STRANGERS_PER_SENDER_MAX,
     TIMESTAMP_MS_MAX,
 )
-from drupelet_host.clients.public import RandomSharing, join_topic, topic_descriptor
+from drupelet_host.clients.public import topic_descriptor
+from drupelet_host.home.client_ids import PUBLIC_CLIENT_ID
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.remote.log import LogReader, LogWriter, take_news
@@ -23,6 +27,10 @@ from helpers_clients import World
 from helpers_remote import Device, upload
 
 STAMP = (1_700_000_000_000).to_bytes(8)
+
+
+def join_topic(node: Node, topic: str) -> int:
+    return node.join(PUBLIC_CLIENT_ID, topic_descriptor(topic))
 
 
 def publish(world: World, name: str, group: int, text: bytes) -> None:
@@ -54,17 +62,16 @@ def talk(names: str, share_with: int, epochs: int) -> World:
     groups = {name: join_topic(node, "#drupelet") for name, node in world.nodes.items()}
     world.start(groups)
     draw = Draw(3)
-    sharing = {
-        name: RandomSharing(node, groups[name], share_with, draw)
-        for name, node in world.nodes.items()
-    }
     for name in names:
         publish(world, name, groups[name], name.encode() * 400)
     for epoch in range(epochs):
         if epoch % 8 == 0:
             for name in names:
-                peers = [number for (here, _), number in world.peers.items() if here == name]
-                assert len(sharing[name].turn(peers)) == min(share_with, len(peers))
+                others = [other for other in names if other != name]
+                chosen = drawn(others, share_with, draw)
+                assert len(set(chosen)) == min(share_with, len(others))
+                for other in others:
+                    host_api.set_quiet(world.links[name, other], other not in chosen)
         world.run(1)
     assert all(node.delivered == len(names) for node in world.nodes.values())
     return world

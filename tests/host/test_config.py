@@ -149,7 +149,7 @@ def test_a_bad_file_gets_one_line(tmp_path: Path, text: str, complaint: str) -> 
 @pytest.mark.parametrize(
     ("client", "why"),
     [
-        (CHAT_CLIENT_ID, "client: no agent runs a chat"),
+        (CHAT_CLIENT_ID, "client: a chat is no home's readings: leave client out"),
         (TELEMETRY_CLIENT_ID, "client: the agent is in this group of telemetry by itself"),
         (COMMANDS_CLIENT_ID, "of commands by itself"),
         (CARRIERS_CLIENT_ID, "of carriers by itself"),

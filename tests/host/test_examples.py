@@ -8,18 +8,22 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drupelet_host.broker import Broker
 from drupelet_host.home import config
+from drupelet_host.home.config import Peer
+from drupelet_host.keys import provision
 from drupelet_host.member import family
 from host import exported
 from host.conftest import COMMAND, Home, wait_for
-from host.test_export_servers import Influx
-from naive import mvds
+from host.influx_server import Influx
+from naive import mvds, sds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 A = 0xA0000001
@@ -162,6 +166,77 @@ def test_a_foreign_mvds_node_takes_part_over_tcp(tmp_path: Path) -> None:
     assert sorted(_bodies(home)) == expected
 
 
+class ForeignSds:
+    """A participant that knows the texts of SDS alone, calling a bridge."""
+
+    def __init__(self, port: int, node: sds.Participant) -> None:
+        self.node = node
+        self._socket = socket.create_connection(("127.0.0.1", port), 30)
+        self._socket.settimeout(0.05)
+        self._data = b""
+
+    def turn(self) -> None:
+        """Send what is due, take in what came."""
+        now = int(time.time())
+        for frame in self.node.frames(now, now):
+            self._socket.sendall(len(frame).to_bytes(4) + frame)
+        with contextlib.suppress(TimeoutError):
+            data = self._socket.recv(65536)
+            assert data, "the bridge has hung up"
+            self._data += data
+        while len(self._data) >= 4:
+            end = 4 + int.from_bytes(self._data[:4])
+            if len(self._data) < end:
+                break
+            self.node.receive(self._data[4:end], now)
+            self._data = self._data[end:]
+
+    def contents(self) -> list[bytes]:
+        return [message.content for message in self.node.log]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def test_a_foreign_sds_node_takes_part_through_the_bridge(
+    tmp_path: Path, make_home: Callable[..., Home], broker: Broker
+) -> None:
+    url = broker.start() + "/t"
+    folder = tmp_path / "bridge"
+    program = (EXAMPLES / "library" / "sds_bridge.py", folder, "orchard", url)
+    with running(*program) as process:
+        assert process.stdout is not None and int(process.stdout.readline())
+    bridge = config.load(folder)
+    member = make_home("gate", A, Peer("bridge", bridge.id, url, "interactive", 50))
+    with (member.path / "drupelet.toml").open("a") as file:
+        file.write(f'\n[[channels]]\nname = "field"\nurl = "{url}"\nperiod_ms = 1000\n')
+    config.add_peer(folder, Peer("gate", member.id, url, "interactive", 50))
+    provision.provision(
+        provision.HomeKeys(member.path / "keys", member.id, bridge.id),
+        provision.HomeKeys(folder / "keys", bridge.id, member.id), 8, issuer=True,
+    )  # fmt: skip
+    member.start("--wait")
+    node = sds.Participant("nina", "foreign", "sds-nim")
+    expected: list[bytes] = []
+    for row in range(2):  # the bridge is killed and started again
+        with running(*program) as process:
+            assert process.stdout is not None
+            foreign = ForeignSds(int(process.stdout.readline()), node)
+            expected += [b"ours %d" % row, b"theirs %d" % row]
+            done = member.run("channel", "put", "field", expected[-2].decode())
+            assert done.returncode == 0, done.stderr
+            node.publish(expected[-1], int(time.time()))
+
+            def is_over(foreign: ForeignSds = foreign, texts: list[bytes] = expected) -> bool:
+                foreign.turn()
+                told = [event["text"].encode() for event in member.events("channel")]
+                return sorted(told) == sorted(foreign.contents()) == sorted(texts)
+
+            wait_for(is_over, "each other's messages")
+            foreign.close()
+    assert node.unread == 0
+
+
 def test_export_to_influxdb(tmp_path: Path) -> None:
     server = Influx(tmp_path / "influx")
     home = tmp_path / "gate"
@@ -190,11 +265,11 @@ def test_export_to_influxdb(tmp_path: Path) -> None:
 def test_every_example_for_a_host_runs_in_a_test() -> None:
     text = Path(__file__).read_text()
     programs = [*(EXAMPLES / "library").glob("*"), *(EXAMPLES / "influxdb").glob("*")]
-    assert len([path for path in programs if path.is_file()]) == 5
+    assert len([path for path in programs if path.is_file()]) == 6
     assert all(f'"{path.name}"' in text for path in programs if path.is_file())
 
 
-@pytest.mark.parametrize("name", ["well_logger", "mvds_bridge"])
+@pytest.mark.parametrize("name", ["well_logger", "mvds_bridge", "sds_bridge"])
 def test_an_example_is_a_module_without_effect(name: str) -> None:
     import importlib.util
 

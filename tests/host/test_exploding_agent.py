@@ -131,6 +131,44 @@ def test_a_message_explodes_by_stick_and_what_comes_too_late_is_not_kept(
     assert texts(a) == ["stays", "an hour", "an answer"]
 
 
+def test_a_visit_without_an_agent_is_no_reading(make_home: MakeHome, tmp_path: Path) -> None:
+    usb = tmp_path / "usb"
+    usb.mkdir()
+    a, b = pair(make_home, "stick:", EXPLODING)
+    ok(a, "put", SECRET, "--explode-read")
+    ok(a, "put", "behind it")
+    for home in (a, b, a, b):
+        ok(home, "stick", str(usb))
+    assert texts(a) == ["behind it"], "its author has read it, and b has it"
+    assert texts(b) == [SECRET, "behind it"]
+    b.start()
+    wait_for(lambda: texts(b) == ["behind it"], "the end of it")
+    assert SECRET in [event["text"] for event in b.events("delivered")]
+    wait_for(lambda: files_with(b, SECRET) == [], "no trace")
+
+
+def test_what_is_due_is_deleted_though_agents_are_killed(
+    make_home: MakeHome, broker: Broker
+) -> None:
+    homes = pair(make_home, broker.start() + "/t", EXPLODING)
+    a = homes[0]
+    for home in homes:
+        home.start()
+    ok(a, "put", "stays")
+    begun = time.time()
+    for number in range(6):
+        ok(a, "put", f"{SECRET} {number}", "--explode", f"{5 + number}s")
+        victim = homes[number % 2]
+        victim.kill()
+        victim.start()
+    wait_for(lambda: time.time() > begun + 12, "the last one's time")
+    for home in homes:
+        home.kill()
+        home.start()
+        wait_for(lambda home=home: texts(home) == ["stays"], f"what stays at {home.name}")
+        wait_for(lambda home=home: files_with(home, SECRET) == [], f"no trace at {home.name}")
+
+
 def test_what_explodes_once_read_waits_for_the_handler_and_for_every_member(
     make_home: MakeHome, broker: Broker, tmp_path: Path
 ) -> None:

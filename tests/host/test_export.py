@@ -18,18 +18,14 @@ import pytest
 from drupelet_host.export import export_file, formats
 from drupelet_host.export.line_protocol import line
 from drupelet_host.export.reading import VALUES_MAX, Reading, reading_of
+from drupelet_host.home import file_lock
 from drupelet_host.view.log_view import Entry, LogView
 from host import exported, forked
 from host.conftest import COMMAND, Home, wait_for
+from host.hostile_bodies import HOSTILE
 
 ID = bytes(range(32))
 STAMP_MS = 1_790_000_000_123
-HOSTILE = [
-    '=HYPERLINK("http://x","y")', "+1+cmd|' /C calc'!A0", "@SUM(1)", "-1+1", "\t=1", "a,b;c",
-    'say "no"', "two\nlines\r\nand more", "\0null", "a\\", "\\", "'", "é 水 😀", '{"a":"\\ud800"}',
-    "{", "[1,2]", '{"a":NaN}', '{"time":1,"a b,c=d":2,"":3}', "1e999", '{"n":1e400}', " 21.5 C ",
-    '{"deep":{"er":{"x":1}},"list":[1,{"b":2}],"none":null,"is":true}', "x" * 30_000,
-]  # fmt: skip
 
 
 def reading(
@@ -258,8 +254,10 @@ def test_two_exports_into_one_file_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "said.txt").open("wb") as said:
         process = forked.Command(["export", str(out), "--follow", "--home", str(home)], said, said)
     try:
-        refusal = "another program reads under the name"
-        wait_for(lambda: refusal in run(home, str(out)).stderr, "the second one is refused")
+        # Only then: a second one that is quicker would have the first refused.
+        locks = (home / "readers").glob
+        wait_for(lambda: any(map(file_lock.is_taken, locks("*.lock"))), "the first one reads")
+        assert "another program reads under the name" in run(home, str(out)).stderr
     finally:
         process.kill()
         process.wait()

@@ -9,6 +9,7 @@ import pytest
 from drupelet_host.home import config
 from drupelet_host.home.config import ConfigError, FeedSettings, Peer
 from host.conftest import Cable, Home, wait_for
+from host.lost_store import wipe
 
 A, B = 0xA0000001, 0xB0000002
 
@@ -16,11 +17,6 @@ A, B = 0xA0000001, 0xB0000002
 def with_feed(home: Home, place: Path) -> None:
     with (home.path / "drupelet.toml").open("a") as file:
         file.write(f'\n[feed]\nplace = "folder:{place}"\nperiod_ms = 50\n')
-
-
-def wipe(home: Home) -> None:
-    for path in (*home.path.glob("store.db*"), home.path / "status.json"):
-        path.unlink(missing_ok=True)
 
 
 def test_a_wiped_agent_recovers_from_its_feed_and_the_other_reads_it(

@@ -18,7 +18,7 @@ from drupelet_host.home.config import Config, FeedSettings, Peer
 from drupelet_host.member.member import Member
 from drupelet_host.remote.content_store import SqliteRemoteStore
 from host.conftest import Cable, Home, wait_for
-from host.test_feed_agent import wipe
+from host.lost_store import wipe
 from opened import opened
 
 A, S = 0xA0000001, 0x50000002
@@ -159,9 +159,12 @@ def test_a_failed_write_of_the_served_store_takes_no_message_along(tmp_path: Pat
     store = places.own({})
     assert isinstance(store, SqliteRemoteStore)
     member.node.publish(member.readings, b"\0text", 5, bytes(8), 0)
-    member.store.connection.execute("DROP TABLE remote_contents")
-    with pytest.raises(StorageError):
-        store._write("INSERT INTO remote_contents VALUES (?, ?)", b"a", b"b")
+    member.store.connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON remote_contents"
+        " BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    )
+    with pytest.raises(StorageError, match="no room"):
+        store.add(b"content")
     assert not member.store.connection.in_transaction and not member.store.failure
     assert opened(Places(member, Brokers(), lambda: None)).access == places.access
     member.close(clock.now_ms())

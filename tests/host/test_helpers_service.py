@@ -25,7 +25,7 @@ from drupelet_host.remote.store_service import (
 from drupelet_host.store.channel_database import ChannelDatabase
 from helpers_channel import CHANNEL, START_MS, Talker, wire
 from helpers_remote import KEYS, Device
-from host.test_remote_log_service import CLIENT, KEY, Wire, memory
+from host.remote_store_wire import CLIENT, KEY, Wire, memory
 from opened import opened
 
 
@@ -193,9 +193,9 @@ def test_numbers_without_bounds_and_broken_files() -> None:
     assert helpers.do(MESSAGE, []) is None
     with pytest.raises(CapacityError):
         helpers.do(KEEP, [(1, b"short")])
-    mail = mailbox()
-    box = RemoteMail(client_of(mail))
-    mail._connection.execute("DROP TABLE envelopes")
+    connection = opened(sqlite3.connect(":memory:", isolation_level=None))
+    box = RemoteMail(client_of(MailServer(connection)))
+    connection.execute("DROP TABLE envelopes")
     with pytest.raises(StorageError, match="disk"):
         box.ask([KEYS.name])
     with pytest.raises(StorageError, match="disk"):

@@ -23,8 +23,8 @@ from drupelet_host.keys.invitation_bytes import Invitation, Reply
 from drupelet_host.keys.key_folder import KeysError, look
 from drupelet_host.keys.secret import Secret
 from drupelet_host.view import doctor
+from host.command_line import assert_refused
 from host.conftest import COMMAND, Home, wait_for
-from host.test_cli import assert_refused
 from spec import spec_text
 
 MakeHome = Callable[..., Home]

@@ -163,9 +163,9 @@ def test_a_rotation_that_an_earlier_version_left_half_done_is_ended(halfway: Hos
 
 
 def test_no_rotation_begins_over_one_whose_root_is_gone(halfway: HostKeys) -> None:
-    before = [bytes(halfway._files[each]) for each in (LIVE, BUNDLE)]
+    before = [halfway.path(each).read_bytes() for each in (LIVE, BUNDLE)]
     with pytest.raises(KeysError, match="its root is gone; make new keys by cable"):
         changes_to_tell.begin_rotation(halfway.folder, halfway)
-    assert before == [bytes(halfway._files[each]) for each in (LIVE, BUNDLE)]
+    assert before == [halfway.path(each).read_bytes() for each in (LIVE, BUNDLE)]
     assert len(before[0]) == 6 * RECORD_SIZE
     halfway.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 from drupelet_host.broker import Broker
 from drupelet_host.home.config import Peer
 from drupelet_host.remote.mailbox import open_mail
+from host.channel_verb import logged, say
 from host.conftest import Cable, Home, share_keys, wait_for
-from host.test_channels_agent import logged, say
 
 A, B, S = 0xA0000001, 0xB0000002, 0x50000003
 MakeHome = Callable[..., Home]

@@ -62,12 +62,12 @@ def test_a_time_hint_and_pages() -> None:
 
 def test_the_loss_of_a_mailbox_only_delays() -> None:
     rng = random.Random(2)
-    ann, ben, box = Device(), Device(), server()
+    connection = opened(sqlite3.connect(":memory:", isolation_level=None))
+    ann, ben, box = Device(), Device(), MailServer(connection)
     for number in range(30):
         ann.put(b"%d" % number)
     MailWriter(ann.node, ann.group, KEYS).turn(box, 1000)
     # A third is gone, then the rest.
-    connection = box._connection
     for entry in rng.sample(range(1, 31), 10):
         connection.execute("DELETE FROM envelopes WHERE entry = ?", (entry,))
     reader(ben).turn(box, 0)

@@ -28,11 +28,12 @@ from drupelet_host.keys.sealing import Sealing
 from drupelet_host.member import backup
 from drupelet_host.member.backup import BackupError
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.member.status import last_status
 from drupelet_tools.sim.minimise import parse_spans
+from host.chain_keys import home_keys
+from host.command_line import assert_refused, run
 from host.conftest import Home, share_keys
-from host.test_cli import assert_refused, run
-from host.test_provision import home_keys
 
 MakeHome = Callable[..., Home]
 A, B = 0xA0000001, bytes.fromhex("b0000002")
@@ -250,7 +251,7 @@ def test_a_long_value_is_not_told_in_full(tmp_path: Path, key: str) -> None:
 def test_a_status_of_something_else_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "status.json"
     path.write_text(text)
-    assert last_status(path) == {}
+    assert last_status(path) == MemberReport()
 
 
 def test_status_and_doctor_beside_a_status_of_something_else(make_home: MakeHome) -> None:
@@ -463,10 +464,10 @@ def test_status_tells_when_a_stick_brought_something(make_home: MakeHome, tmp_pa
     visit_alone(config.load(homes[0].path), tmp_path / "usb")
     agent = Agent(config.load(homes[1].path), Output(True))
     try:
-        assert agent.status()["peers"][0]["heard_ms"] == 0
+        assert agent.status().peers[0].heard_ms == 0
         for _ in range(2):
             heard = agent.visit(tmp_path / "usb")["heard"]
-            assert agent.status()["peers"][0]["heard_ms"] > 0
+            assert agent.status().peers[0].heard_ms > 0
         assert heard == []  # there was nothing new on it
     finally:
         agent.member.store.close()

@@ -21,8 +21,9 @@ from drupelet_host.keys import overview, provision
 from drupelet_host.keys.key_folder import KeysError, look
 from drupelet_host.keys.provision import FlashKeys, RamKeys
 from drupelet_tools.flash.build import build, micropython_command
+from host.chain_keys import chain_keys, home_keys
+from host.command_line import assert_refused
 from host.conftest import Cable, Home, placed, wait_for
-from host.test_cli import assert_refused
 
 MakeHome = Callable[..., Home]
 HOST, BOARD, OTHER = 0x40000000, 0xA0000001, 0xB0000002
@@ -37,21 +38,6 @@ def flash_of(tmp_path: Path, name: str) -> Path:
 def to_flash(flash: Path | str) -> str:
     """What `--to` says of the folder of a board's flash."""
     return f"flash:{flash}"
-
-
-def chain_keys(content: bytes) -> dict[int, bytes]:
-    """Row -> chain key of a board's key file."""
-    rows = range(8)  # behind them are those of names
-    found = {row: content[row * RECORD_SIZE + 16 :][:32] for row in rows}
-    return {row: key for row, key in found.items() if any(key)}
-
-
-def home_keys(home: Home, peer: bytes) -> dict[int, bytes]:
-    content = [
-        (home.path / f"keys/{peer.hex()}.{n}").read_bytes()[: 4 * RECORD_SIZE]
-        for n in ("live", "bundle")
-    ]
-    return chain_keys(b"".join(content))
 
 
 def test_to_a_flash(make_home: MakeHome, tmp_path: Path) -> None:

@@ -23,9 +23,11 @@ from drupelet_host.base.output import Output
 from drupelet_host.cli import app, publishing
 from drupelet_host.home import config
 from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.requests import client, shapes
 from drupelet_host.requests.socket_path import SOCKET_NAME, socket_address
 from drupelet_host.store import database, outbox
+from drupelet_host.view.status_shapes import PeerStatus
 from host.conftest import Home, wait_for
 
 MakeHome = Callable[..., Home]
@@ -107,8 +109,11 @@ def test_the_socket_is_for_its_owner_and_goes_with_the_agent(settings: Config) -
     path = settings.home / SOCKET_NAME
     server = RequestServer(settings.home)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    server.close()
+    assert not path.exists()
     # One that was killed leaves its socket; the next one takes its place.
-    server._listener.close()
+    with socket.socket(socket.AF_UNIX) as killed, socket_address(settings.home) as address:
+        killed.bind(address)
     assert path.exists()
     again = RequestServer(settings.home)
     with connect(settings.home) as one:
@@ -255,7 +260,7 @@ def test_an_answer_that_is_none_is_not_believed(settings: Config, answer: bytes)
 
         thread = threading.Thread(target=reply)
         thread.start()
-        assert client.live_status(settings) == {}
+        assert client.live_status(settings) == MemberReport()
         thread.join()
 
 
@@ -357,8 +362,13 @@ def test_a_full_outbox_says_what_is_true(
 
 
 def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
-    assert app._carrier({"state": "up"}) == "connected"
-    assert app._carrier({"state": "down"}) == "down"
+    def carrier(state: str) -> str:
+        peer = PeerStatus(
+            "b0000002", {}, state=state, name="b", url="stick:", profile="bsp-1", mode="batch"
+        )
+        return app._carrier(peer)
+
+    assert (carrier("up"), carrier("down")) == ("connected", "down")
     assert clock.age_text(0) == "never"
 
 

@@ -28,6 +28,7 @@ OTHERS: dict[tuple[str, str], object] = {
     ("", "announce"): ["mqtt://h:1883/p"],
     (schema.TOPICS, "peers"): ["gate"],
     (schema.CHANNELS, "peers"): ["gate"],
+    (schema.CHANNELS, "bridge"): "other",
     (schema.BROKERS, "ca_file"): "ca.pem",
     (schema.BROKERS, "certificate_file"): "own.pem",
     (schema.BROKERS, "key_file"): "own.key",
@@ -51,6 +52,9 @@ def load(home: Path, table: str, **values: object) -> config.Config:
         lines.append(name)
         row = good | values if name == table else good
         lines += [f"{key} = {toml(value)}" for key, value in row.items()]
+    if "bridge" in values:  # to another channel
+        lines += [schema.CHANNELS, 'name = "other"', 'url = "udp://239.0.0.1:7449"']
+        lines += ['dialect = "sds-nim"']
     (home / config.CONFIG_NAME).write_text("\n".join(lines) + "\n")
     return config.load(home)
 
@@ -59,6 +63,8 @@ def needed(key: Key) -> dict[str, object]:
     """What else must be said with a value."""
     if key.name in ("explode", "explode_read", "ephemeral"):
         return {"client": "exploding"}
+    if key.name == "share_with":
+        return {"client": "public"}
     if key.name in ("serve", "mail"):
         return {"place": "mqtt://h:1883/p"}
     return {"certificate_file": "own.pem"} if key.name == "key_file" else {}
@@ -70,7 +76,7 @@ def parsed(settings: config.Config, key: Key) -> object:
         return getattr(settings.feed, key.name)
     if not key.table:
         return getattr(settings, "explode_s" if key.name == "explode" else key.name)
-    (row,) = getattr(settings, key.table.strip("[]"))
+    row, *_ = getattr(settings, key.table.strip("[]"))
     name = "period_ms" if key.table in (schema.TOPICS, schema.CHANNELS) else "epoch_ms"
     return getattr(row, name if key.name in ("epoch_ms", "period_ms") else key.name)
 
@@ -99,7 +105,8 @@ def test_the_parser_knows_these_keys_and_no_more(
 @pytest.mark.parametrize("key", [key for key in KEYS if key.high], ids=str)
 def test_a_number_has_these_bounds(tmp_path: Path, key: Key) -> None:
     for value in (key.low, key.high):
-        assert parsed(load(tmp_path, key.table, **{key.name: value}), key) == value
+        values = needed(key) | {key.name: value}
+        assert parsed(load(tmp_path, key.table, **values), key) == value
     for value in (key.low - 1, key.high + 1):
         with pytest.raises(ConfigError, match=f"{key.name}: .* from {key.low} to {key.high}"):
             load(tmp_path, key.table, **{key.name: value})

@@ -201,6 +201,78 @@ def test_with_losses_and_a_restart_of_the_bridge() -> None:
     assert logs[5] == expected
 
 
+def test_a_side_that_says_nothing_holds_nothing_up() -> None:
+    world = Between()
+    for number in range(60):
+        world.sds[number % 2].publish(b"from sds", b"s%d" % number)
+        world.round(20_000)
+    for _ in range(40):
+        world.round(20_000)
+    logs = world.logs()
+    assert len(logs[0]) == 60 and all(set(log) == set(logs[0]) for log in logs)
+    assert all(log == logs[2] for log in (logs[3], logs[5]))
+
+
+def test_what_is_too_long_for_a_side_holds_nothing_up() -> None:
+    world = Between()
+    keeper = world.right.channel.keeper
+    keeper.work = bytearray(300)
+    world.sds[0].publish(b"x" * 300, b"long")
+    world.round(2000)
+    world.sds[1].publish(b"short", b"next")
+    for _ in range(6):
+        world.round(20_000)
+    assert world.logs()[1] == [b"long", b"next"] and world.logs()[2] == [b"next"]
+    assert world.bridge.refused == 1
+
+
+class Owed:
+    """What a bridge owes, as it outlives the bridge."""
+
+    def __init__(self) -> None:
+        self.ids: set[bytes] = set()
+
+    def load(self) -> list[bytes]:
+        return sorted(self.ids)
+
+    def add(self, id: bytes) -> None:
+        self.ids.add(id)
+
+    def remove(self, id: bytes) -> None:
+        self.ids.discard(id)
+
+
+def test_what_was_carried_and_lost_goes_out_again_after_a_restart() -> None:
+    world = Between()
+    owed = (Owed(), Owed())
+    world.bridge = Bridge(world.left.channel, world.right.side, 0, owed)
+    world.sds[0].publish(b"from ann", b"m")
+    while size := world.sds[0].channel.poll_into(world.sds[0].frame, 0):
+        frame = bytearray(world.sds[0].frame[:size])
+        world.left.channel.receive(frame, size, 0)
+    assert world.bridge.step(0) == 1 and owed[1].ids == {b"m"} and world.right.say() != []
+    # The frame is lost, and so is what the bridge had in memory.
+    again = Nim(b"bridge", seed=9)
+    again.side = NimChannel(
+        b"nim", b"bridge", world.right.channel.keeper, lambda: 7, Settings(), capacity=100
+    )
+    again.channel = again.side.channel
+    again.channel.clock.set_wall(START_S.to_bytes(8, "little"), 0, True)
+    assert again.log == [b"m"] and again.say() == []
+    world.right = again
+    world.bridge = Bridge(world.left.channel, again.side, 0, owed)
+    assert world.bridge.step(0) == 0
+    [frame] = again.say()
+    assert decode(frame).message_id == b"m" and decode(frame).sender_id == b"ann"
+    for hearer in world.nim:
+        hearer.hear(frame)
+    world.nim[0].publish(b"has it", b"n")
+    for reply in world.nim[0].say():
+        again.side.receive(reply, 0)
+    world.bridge.step(0)
+    assert owed[1].ids == set(), "a frame of nina's names it"
+
+
 def test_sync_messages_end_at_the_bridge() -> None:
     world = Between()
     frame = wire(b"sync", content=None)

@@ -355,8 +355,12 @@ def test_owners_are_given_only_where_a_file_system_has_none(
 
 def test_status_is_watched_on_a_terminal_and_refused_elsewhere(make_home: MakeHome) -> None:
     home = make_home("a", A, Peer("b", b"bbbb", "stick:"))
-    done = home.run("status", "--watch")
-    assert done.returncode == 1 and "--watch draws on a terminal" in done.stderr
+    for words in ((), ("--json",)):
+        done = home.run("status", "--watch", *words)
+        assert done.returncode == 2 and done.stdout == ""
+        assert done.stderr == (
+            "drupelet: --watch draws on a terminal; use `drupelet status --json` elsewhere\n"
+        )
     home.start()
     terminal = Terminal()
     command = [*COMMAND, "status", "--watch", "--home", str(home.path)]

@@ -102,10 +102,11 @@ def test_what_a_channel_does_not_take_is_asked_for_once(tmp_path: Path) -> None:
             self.count += 1
             return super().by_id(channel, message_id)
 
-    store = Asked(opened(ChannelDatabase(tmp_path / "node.db")))
+    database = opened(ChannelDatabase(tmp_path / "node.db"))
+    store = Asked(database)
     store.hear(bytes(wire(b"m1", channel=CHANNEL)))
     other = bytes(wire(b"m1", channel=b"another"))
-    store._database.write("UPDATE messages SET frame = ?", (other,))
+    database.write("UPDATE messages SET frame = ?", (other,))
     ann = Talker()
     ann.hear(wire(b"m2", causal=(b"m1",)))
     assert catch_up(ann.channel, store, ann.now_ms) == 0 and store.count == 1

@@ -16,7 +16,7 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 from drupelet_host.store.sqlite_store import SqliteStore
-from host.test_store_contract import GROUP, PENDING_MAX, Bench, message_id
+from host.store_bench import GROUP, PENDING_MAX, Bench, message_id
 from opened import opened
 
 

@@ -176,3 +176,30 @@ def test_members_run_out(store: SqliteStore) -> None:
     assert numbers == list(range(1, 255))
     assert store.member(2, b"more", 0, 4) == E_CAPACITY
     assert store.member(1, id_of(1), 0, 32) == 1
+
+
+@pytest.mark.parametrize("erases", [False, True])
+def test_a_deleted_body_is_overwritten_where_that_is_asked_for(
+    store: SqliteStore, erases: bool
+) -> None:
+    """SQLite is built with either default; the write-ahead log keeps old pages until `scrub`."""
+    store.connection.execute("PRAGMA secure_delete = OFF")
+    if erases:
+        store.erase_deleted()
+    body = b"secret " * 100
+    handles = [put(store, number, b"%d" % number + body) for number in range(20)]
+    store.barrier()
+    assert store.scrub()
+    for handle in handles:
+        assert store.entomb(handle, b"\0", 1) == OK
+    assert not store.scrub(), "that is not committed"
+    store.barrier()
+    files = [store.path, store.path.with_name("store.db-wal")]
+    assert any(body in path.read_bytes() for path in files)
+    reader = sqlite3.connect(store.path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM log").fetchone()
+    assert not store.scrub(), "somebody reads"
+    reader.close()
+    assert store.scrub()
+    assert any(body in path.read_bytes() for path in files) == (not erases)

@@ -219,6 +219,7 @@ def test_channels_are_brought_up(tmp_path: Path, has_columns: bool) -> None:
         for number in (1, 2)
     ]  # fmt: skip
     assert database.rows("SELECT * FROM hints") == [(b"orchard", b"hint", b"m1")]
+    assert database.rows("SELECT * FROM owed") == []
     assert version_of(path) == schema.CHANNELS.newest
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from drupelet.base.errors import OK, StorageError
@@ -112,18 +113,18 @@ def test_a_peer_with_another_name_is_told_of_by_that(
     report = agent.visit(usb)
     assert report["peers"] == report["heard"] == ["barn"]
     assert '"via": "barn"' in capsys.readouterr().out.replace('":"', '": "')
-    heard_ms = agent.status()["peers"][0]["heard_ms"]
+    heard_ms = agent.status().peers[0].heard_ms
     assert heard_ms > 0
     path.write_text(path.read_text().replace('name = "barn"', 'name = "well"'))
     assert "error" not in agent.reload()
-    assert agent.status()["peers"][0]["heard_ms"] == heard_ms, "it is the same device"
+    assert agent.status().peers[0].heard_ms == heard_ms, "it is the same device"
 
 
 def peer_of(home: Home) -> dict[str, Any]:
     """What `drupelet status` says of a home's only peer."""
     view = LogView(home.path)
     try:
-        (peer,) = view.status()["peers"]
+        (peer,) = msgspec.to_builtins(view.status())["peers"]
     finally:
         view.close()
     return dict(peer)
@@ -142,7 +143,7 @@ def test_a_visit_without_an_agent_says_how_it_stands(homes: list[Home], usb: Pat
     visit_alone(settings, usb)
     assert peer_of(a)["heard_ms"] == told["heard_ms"], "nothing new was there"
     agent = Agent(settings, Output(True), True)
-    assert agent.status()["peers"][0]["heard_ms"] == told["heard_ms"]
+    assert agent.status().peers[0].heard_ms == told["heard_ms"]
     agent.channels.close()
     agent.member.close(clock.now_ms())
     agent.member.sealing.close()

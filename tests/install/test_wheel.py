@@ -273,6 +273,20 @@ def _base_runs(environment: Installed, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), done
 
 
+def test_templates_styles_and_scripts_are_in_the_wheel(wheel: Path) -> None:
+    packages = [ROOT / "host" / "drupelet_host", ROOT / "tools" / "drupelet_tools"]
+    paths = [
+        path.relative_to(package.parent).as_posix()
+        for package in packages
+        for folder in package.rglob("page")
+        for path in folder.iterdir()
+    ]
+    wanted = {"drupelet_tools/telemetry/page/report.html", "drupelet_host/view/page/web.html"}
+    assert wanted <= set(paths)
+    with zipfile.ZipFile(wheel) as content:
+        assert set(paths) <= set(content.namelist())
+
+
 def test_the_base_is_small(tmp_path: Path, wheel: Path) -> None:
     """What pip leaves on a disk, with the bytecode that it compiles."""
     copies = tmp_path / "copies"
@@ -291,6 +305,7 @@ def test_the_base_is_small(tmp_path: Path, wheel: Path) -> None:
     # cffi has a module that no Python 3 compiles; pip leaves that as it is, too.
     subprocess.run(
         [sys.executable, "-m", "compileall", "-q", str(copies)],
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"},
         capture_output=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     sizes = {

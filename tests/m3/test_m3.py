@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from board.test_micro import handles
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
 from drupelet_host.home.config import Peer
 from drupelet_tools.descriptor_line import DescriptorLine
@@ -20,6 +19,7 @@ from drupelet_tools.m3.machine import Machine, Start
 from helpers import Draw, Member
 from host.conftest import Home, wait_for
 from host.conftest import make_home as make_home
+from unit.numbered_messages import log_of
 
 BOARD = 0xA0000001
 HOST = 0x40000000
@@ -134,7 +134,7 @@ def test_the_micro_set_and_a_whole_node(flash: Path, member: Member, mode: int) 
             lines = board.text().decode().splitlines()
         taken += [line.split()[1] for line in lines if line.startswith("took ")]
     assert taken == [f"host:{number}" for number in range(2 * READINGS)]
-    bodies = [member.body(handle) for handle in handles(member)]
+    bodies = [member.body(handle) for handle in log_of(member.store)]
     for boot in range(2):
         assert sum(b'{"boot":%d' % (boot + 1) in body for body in bodies) == READINGS
 
@@ -147,20 +147,22 @@ def exchange(board: Machine, member: Member, link: object, count: int) -> None:
     frame = bytearray(MICRO_FRAME_SIZE)
     end = time.monotonic() + EXCHANGE_S
     # What the lives before sent, half of what is there, is not of this one.
-    heard = len(handles(member)) // 2
+    heard = len(log_of(member.store)) // 2
     try:
-        while len(handles(member)) < 2 * count or member.node.outstanding(member.numbers["M"]):
-            assert time.monotonic() < end, (heard, len(handles(member)), board.text())
+        while len(log_of(member.store)) < 2 * count or member.node.outstanding(
+            member.numbers["M"]
+        ):
+            assert time.monotonic() < end, (heard, len(log_of(member.store)), board.text())
             now_ms = int(time.monotonic() * 1000) & 0x3FFFFFFF
-            published = len(handles(member)) - heard
+            published = len(log_of(member.store)) - heard
             if published < count:
                 payload = b"host:%d" % published
                 member.publish(b" " * (16 - len(payload)) + payload, now_ms)
             size = line.receive_into(frame)
             while size > 0:
-                before = len(handles(member))
+                before = len(log_of(member.store))
                 assert link.receive(frame, size, now_ms) == 0
-                heard += len(handles(member)) - before
+                heard += len(log_of(member.store)) - before
                 size = line.receive_into(frame)
             while not line.pending_size and (size := link.poll_into(frame, now_ms)):
                 line.send(frame, size)

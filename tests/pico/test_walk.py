@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from board.test_box_board import segments
+from board.box_segments import segments
 from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR
 from drupelet_tools.bench.command import app
 from drupelet_tools.pico.walk import BOARD, HOST, URLS, Plan, walk
 from drupelet_tools.telemetry.summary import read
 from pico.board import allow, check_memory
-from telemetry.test_decode import events_of
+from telemetry.segment_log import events_of
 
 # Messages of each side, of which two are long, the first of 4,096 bytes; power cuts.
 SIZES = (pytest.param(12, 3, id="short"), pytest.param(50, 5, id="long", marks=pytest.mark.long))

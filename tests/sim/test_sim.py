@@ -331,6 +331,11 @@ def test_the_commands(tmp_path: Path) -> None:
     assert figures["violation"] == "" and figures["deliveries"] > 5
     done = runner.invoke(app, ["replay", "4", "--kind", "small"])
     assert done.exit_code == 0 and figures["digest"] in done.stdout
+    done = runner.invoke(app, ["replay", "4", "--kind", "small", "--json"])
+    assert json.loads(done.stdout) == {
+        "seed": 4, "kind": "small", "digests": [figures["digest"]] * 2, "same": True,
+        "violation": "",
+    }  # fmt: skip
     done = runner.invoke(
         app, ["run", "--seed", "4", "--kind", "small", "--trace", "--only", "0-3"]
     )

@@ -21,23 +21,7 @@ from drupelet_tools.telemetry import (
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet_rows
 from telemetry.fleet_rows import DAY_MS, START_MS, message, segment
-
-A, B, C, D = "a0000001", "b0000002", "c0000003", "d0000004"
-HOUR = 3_600_000
-
-
-def lake_of(folder, **rows):
-    """A lake of these rows; every device that is named has a health row and a segment."""
-    named = {row["device"] for listed in rows.values() for row in listed}
-    rows.setdefault("health", [fleet_rows.health(device) for device in sorted(named)])
-    rows.setdefault("segments", [segment(d, 0, 0, 10 * HOUR, START_MS) for d in sorted(named)])
-    lake.append(folder / "lake", rows, "test")
-    return lake.open_lake(folder / "lake")
-
-
-def figures_of(folder, **rows):
-    found = figures.figures(lake_of(folder, **rows))
-    return found, {row["device"]: row for row in found["devices"]}
+from telemetry.lake_figures import HOUR, A, B, C, D, figures_of, lake_of
 
 
 def test_undelivered_messages_have_waited_until_the_log_ends(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from drupelet_tools.telemetry import analyses_groups, figures, lake, report
 from telemetry import fleet_rows
 from telemetry.fleet_rows import START_MS, message
-from telemetry.test_analyses import A, B, C, D, figures_of
+from telemetry.lake_figures import A, B, C, D, figures_of
 
 
 def test_groups_by_their_tags_each_with_its_multiplier(tmp_path):

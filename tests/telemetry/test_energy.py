@@ -9,7 +9,7 @@ from drupelet_tools.telemetry.energy import charges, load_board, parse_board
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.summary import summarise
 from telemetry import box_writer as box
-from telemetry.test_decode import log_of
+from telemetry.segment_log import log_of
 
 TABLE = """
 board = "x"

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from drupelet_tools.telemetry import analyses_watch, figures, import_frames, lake, mapping
-from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.import_read import read_frames
+from telemetry.command_line import run
+from telemetry.imported_lines import HEAD, MAPPING, line, write
 
 # Real logs are read in place, never copied here; where they are is the machine's own matter.
 NEAR = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -111,41 +111,6 @@ def test_the_same_files_again_add_nothing(tmp_path):
     assert len(lake.open_lake(root).read("segments")) == 13_169
 
 
-MAPPING = """
-schema = 1
-mapping = "test"
-format = "csv"
-[device]
-field = "node"
-prefix = "x-"
-carrier = "lora"
-board = "nrf52840-sx1262"
-sleeps = true
-[time]
-field = "at"
-unit = "s"
-[frame]
-counter = "n"
-payload_bytes = "size"
-overhead_bytes = 13
-data_rate = "rate"
-[battery]
-mv = { field = "volts", unit = "V" }
-soc_pct = { field = "soc", unit = "share" }
-"""
-HEAD = "node,at,n,size,rate,volts,soc"
-
-
-def write(folder, lines, name="log.csv", mapping_text=MAPPING):
-    (folder / "m.toml").write_text(mapping_text, "utf-8")
-    (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
-    return [folder / name], str(folder / "m.toml"), folder / "lake"
-
-
-def line(at, n, node="A", volts="3.6", soc=""):
-    return f"{node},{1_700_000_000 + at},{n},20,SF7BW125,{volts},{soc}"
-
-
 def test_frames_become_rows_of_the_same_tables(tmp_path):
     lines = [HEAD, line(0, 5), line(600, 6), line(660, 6), line(1200, 8), line(1500, 7),
              line(90_000, 0), line(90_600, 1, soc="0.5"),
@@ -234,10 +199,6 @@ def test_a_file_of_another_kind_is_one_line(tmp_path, text, complaint):
     assert complaint in done.stderr and str(tmp_path / "log") in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "l").exists()
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_a_cut_gzip_a_missing_file_and_a_long_line(tmp_path):

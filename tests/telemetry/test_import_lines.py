@@ -8,7 +8,8 @@ import pytest
 
 from drupelet_tools.telemetry import import_frames, lake, report
 from drupelet_tools.telemetry.errors import TelemetryError
-from telemetry.test_import import HEAD, MAPPING, line, run, write
+from telemetry.command_line import run
+from telemetry.imported_lines import HEAD, MAPPING, line, write
 
 NDJSON = MAPPING.replace('"csv"', '"ndjson"').replace('"node"', '"node"\nname = "called"') + (
     'charge_mah = { field = "q" }\ntemperature_c = { field = "c" }\n'

@@ -22,10 +22,10 @@ from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
+from telemetry.lake_content import content
 from telemetry.reference_decode import Copy, decode, read_header
 from telemetry.reference_summary import summarise
-from telemetry.test_decode import spoil
-from telemetry.test_job import content
+from telemetry.segment_log import spoil
 
 KILLS = 8
 

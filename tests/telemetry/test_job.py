@@ -16,9 +16,10 @@ from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import inputs, job, lake, schemas, session, sql
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet
+from telemetry.lake_content import INNER, content
 from telemetry.reference_decode import Copy, decode, read_header
 from telemetry.reference_summary import summarise
-from telemetry.test_decode import spoil
+from telemetry.segment_log import spoil
 
 
 def never():
@@ -27,20 +28,6 @@ def never():
 
 def ids(device):
     return fleet.MEMBERS[device][0].hex()
-
-
-# Where the lake keeps what it needs to go on; how a log was cut shows there.
-INNER = schemas.INNER_TABLES
-
-
-def content(root):
-    """All tables for the reader, as sorted rows."""
-    state = lake.open_lake(root)
-    return {
-        table: sorted(map(repr, state.read(table).to_pylist()))
-        for table in schemas.TABLES
-        if table not in INNER
-    }
 
 
 @pytest.fixture(scope="module")

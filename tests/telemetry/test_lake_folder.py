@@ -8,7 +8,8 @@ import pytest
 from drupelet_tools.telemetry import import_frames, inputs, job, lake
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet
-from telemetry.test_import import HEAD, MAPPING, line, run, write
+from telemetry.command_line import run
+from telemetry.imported_lines import HEAD, MAPPING, line, write
 
 RUN = "0123456789ab"
 

@@ -4,18 +4,20 @@ import csv
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from drupelet_tools.telemetry import (
+    cells,
     command,
     figures,
     lake,
     report,
-    sections_html,
     session,
 )
+from drupelet_tools.telemetry.analyses_plan import battery_plan
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet, fleet_rows
 
@@ -151,13 +153,40 @@ def test_names_cannot_break_out_of_the_page(root):
     assert "<i>" not in re.sub(r"<script.*?</script>", "", html, flags=re.S)
 
 
+def odd(value):
+    """A copy of figures in which each text is one that would be HTML."""
+    if isinstance(value, dict):
+        return {key: odd(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [odd(part) for part in value]
+    return f"<x title='{value}'>&amp;" if isinstance(value, str) else value
+
+
+def test_no_text_in_the_figures_is_html(root):
+    plan = battery_plan("18650")
+    found = odd(figures.figures(lake.open_lake(root), None, plan))
+    assert found["attention"] and found["batteries"] and found["tables"]
+    html = re.sub(r"<script.*?</script>", "", report.render(found), flags=re.S)
+    assert "<x" not in html and html.count("&lt;x") > 50
+    assert "&amp;amp;" in html, "an entity stays what somebody wrote"
+    reader = Reader()
+    reader.feed(html)
+    assert reader.stack == []
+
+
+def test_the_sections_are_written_without_html():
+    folder = Path(report.__file__).parent
+    for path in [*folder.glob("sections*.py"), folder / "cells.py", folder / "report.py"]:
+        assert not re.findall(r"""["'][^"'\n]*</?[a-z]+[ >]""", path.read_text("utf-8")), path.name
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (None, "\N{EN DASH}"), (0.004321, "0.00432"), (1.2345, "1.23"), (12.34, "12.3"),
      (12345.6, "12,346"), (1e-7, "0.000000100"), (0.99999, "1.000")],
 )  # fmt: skip
 def test_three_digits(value, text):
-    assert sections_html.significant(value) == text
+    assert cells.significant(value) == text
 
 
 def run(*arguments):

@@ -9,7 +9,7 @@ import pytest
 from drupelet_tools.telemetry import figures, inputs, job, lake, report
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet, fleet_rows
-from telemetry.test_import import run
+from telemetry.command_line import run
 
 A = fleet.MEMBERS["A"][0].hex()
 

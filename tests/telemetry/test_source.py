@@ -17,7 +17,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import TABLES
 from telemetry import box_writer as box
 from telemetry import fleet
-from telemetry.test_decode import events_of, log_of, spoil
+from telemetry.segment_log import events_of, log_of, spoil
 
 
 @pytest.fixture(scope="module")

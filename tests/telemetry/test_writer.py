@@ -8,7 +8,7 @@ from drupelet.base import events as recorded
 from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.summary import summarise
-from telemetry.test_decode import damages_of, log_of, times
+from telemetry.segment_log import damages_of, log_of, times
 
 WALL = 1_795_000_000_000
 CLOCK = (1 << 30) - 1  # a board's clock is modulo this

@@ -43,7 +43,7 @@ def rows(words: str) -> list[dict[str, object]]:
 
 def listed(text: str) -> list[dict[str, object]]:
     said = json.loads(text)
-    assert said.keys() == {"machine", "rows"}
+    assert said.keys() == {"command", "commit", "date", "machine", "rows"}
     assert said["machine"]["cores"] > 0 and said["machine"]["python"]
     return list(said["rows"])
 

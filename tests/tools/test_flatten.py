@@ -247,6 +247,11 @@ def test_a_boards_traceback_names_its_source(small: Path, tmp_path: Path) -> Non
         if isinstance(node, ast.FunctionDef) and node.name == "get_u16"
     )
     assert function.lineno < line <= (function.end_lineno or 0) and "in get_u16" in place
+    done = CliRunner().invoke(app, ["trace", str(small / TRACE), str(printed), "--json"])
+    report = json.loads(done.stdout)
+    assert place in report["lines"]
+    (row,) = (row for row in report["places"] if row["file"].endswith("base/memory.py"))
+    assert (row["line"], row["function"]) == (line, "get_u16")
 
 
 def test_private_names_are_told(small: Path) -> None:

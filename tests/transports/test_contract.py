@@ -1,6 +1,5 @@
 """What every carrier promises, one suite for all of them (common.transport)."""
 
-import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,11 +13,10 @@ from drupelet_host.broker import Broker
 from drupelet_transports.board import mqtt_board
 from drupelet_transports.common import in_process
 from drupelet_transports.common.faulty import FaultyTransport
-from drupelet_transports.common.trace import TraceTransport
 from drupelet_transports.common.transport import E_CLOSED, Transport
 from drupelet_transports.host import mqtt_host
 from drupelet_transports.host.serial_line import open_serial
-from transports.test_serial import Cable
+from transports.cable import Cable
 
 A, B = b"\0\0\0\x0a", b"\0\0\0\x0b"
 DEADLINE_S = 8.0
@@ -71,12 +69,6 @@ def faultless_ends() -> Iterator[Ends]:
     yield Ends(
         FaultyTransport(here, random.randrange), FaultyTransport(there, random.randrange), rest
     )
-
-
-@contextmanager
-def traced_ends() -> Iterator[Ends]:
-    here, there = in_process.pair()
-    yield Ends(TraceTransport(here, io.StringIO()), TraceTransport(there, io.StringIO()), rest)
 
 
 @contextmanager
@@ -154,7 +146,7 @@ def long_mqtt_ends() -> Iterator[Ends]:
 
 
 KINDS = [
-    loop_ends, long_loop_ends, faultless_ends, traced_ends, serial_ends, mqtt_host_ends,
+    loop_ends, long_loop_ends, faultless_ends, serial_ends, mqtt_host_ends,
     long_mqtt_ends, mqtt_board_ends,
 ]  # fmt: skip
 

@@ -1,12 +1,10 @@
-"""The loop carrier and what wraps any carrier: faults and traces."""
+"""The loop carrier, and what wraps any carrier: faults."""
 
-from io import StringIO
 from random import Random
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet_transports.common.faulty import FaultyTransport
 from drupelet_transports.common.in_process import pair
-from drupelet_transports.common.trace import TraceTransport
 from drupelet_transports.common.transport import E_CLOSED, Transport
 
 
@@ -96,19 +94,3 @@ def test_a_flip_leaves_the_callers_frame_alone() -> None:
     assert wrapped.send(frame, 4) == OK
     assert frame == b"mine"
     assert receive_all(there) != [b"mine"]
-
-
-def test_a_trace_has_one_line_per_frame_and_changes_nothing() -> None:
-    here, there = pair(frames_max=1)
-    out = StringIO()
-    traced = TraceTransport(here, out)
-    assert send(traced, b"\x01\x02") == OK
-    assert send(traced, b"\x01\x02") == E_CAPACITY
-    assert receive_all(there) == [b"\x01\x02"]
-    send(there, bytes(range(20)))
-    assert receive_all(traced) == [bytes(range(20))]
-    assert out.getvalue().splitlines() == [
-        "> 2 2 0102",
-        "! send -2",
-        "< 20 20 000102030405060708090a0b0c0d0e0f",
-    ]

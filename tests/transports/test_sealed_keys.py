@@ -6,9 +6,8 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.seal.issue import Issuer, rekey
 from drupelet_host.agent.issuing_visit import IssuingVisit
 from seal_ends import A_ID, B_ID, KID
-from transports.test_sealed import Member, bundles, members
+from transports.sealed_bundles import Member, bundles
 
-__all__ = ["members"]
 ROOT = bytes(range(100, 132))
 
 

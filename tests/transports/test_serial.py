@@ -5,9 +5,8 @@ import os
 import select
 import subprocess
 import termios
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -16,71 +15,12 @@ import pytest
 import serial
 
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet_tools.terminal import Terminal
 from drupelet_transports.common.transport import E_CLOSED, Transport, TransportError
 from drupelet_transports.host.serial_line import SerialHost, open_serial
+from transports.cable import DEADLINE_S, Cable
 
 ROOT = Path(__file__).parents[2]
 SOURCES = f"{ROOT}/firmware:{ROOT}/transports"
-DEADLINE_S = 10.0
-Spoil = Callable[[bytes], bytes]
-
-
-def intact(data: bytes) -> bytes:
-    return data
-
-
-class Cable:
-    """Two terminals joined by a thread each way that copies bytes and may spoil them."""
-
-    def __init__(self) -> None:
-        self.spoil: Spoil = intact
-        self._terminals = [Terminal(), Terminal()]
-        self._ends = [terminal.fd for terminal in self._terminals]
-        self.names = [terminal.path for terminal in self._terminals]
-        for end in self._ends:
-            os.set_blocking(end, False)
-        self._stop_read, self._stop_write = os.pipe()
-        # One thread each way: on a real line a full direction does not hold up the other.
-        self._threads = [
-            threading.Thread(target=self._carry, args=ends)
-            for ends in (self._ends, self._ends[::-1])
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _carry(self, source: int, target: int) -> None:
-        stop = self._stop_read
-        data = b""
-        while True:
-            wanted = ([stop], [target]) if data else ([source, stop], [])
-            readable, writable, _ = select.select(*wanted, [])
-            if stop in readable:
-                return
-            if writable:
-                data = data[os.write(target, data) :]
-            elif readable:
-                data = self.spoil(os.read(source, 256))
-
-    def inject(self, end: int, data: bytes) -> None:
-        """Let bytes appear at one end as if the line had made them."""
-        assert os.write(self._ends[end], data) == len(data)
-
-    def pull(self) -> None:
-        """Hang both terminals up."""
-        os.write(self._stop_write, b"x")
-        for thread in self._threads:
-            thread.join(DEADLINE_S)
-            assert not thread.is_alive()
-        for terminal in self._terminals:
-            terminal.close()
-        self._terminals = []
-
-    def close(self) -> None:
-        if self._terminals:
-            self.pull()
-        os.close(self._stop_read)
-        os.close(self._stop_write)
 
 
 @pytest.fixture
@@ -172,12 +112,13 @@ def test_noise_on_the_line_costs_the_frames_it_hits(
 def test_a_reset_in_the_middle_of_a_frame_spoils_only_that_frame(
     cable: Cable, ends: tuple[SerialHost, SerialHost]
 ) -> None:
-    _, there = ends
+    here, there = ends
     cable.inject(1, b"\x20half a fra")  # and then the board restarts
     assert receive(there, 0.05) is None
-    again = SerialHost(ends[0]._port)  # type: ignore[arg-type]
-    send(again, b"first of the new life")
-    assert receive(there) == b"first of the new life"
+    here.close()
+    with closing(open_serial(f"serial://{cable.names[0]}?baud=115200")) as again:
+        send(again, b"first of the new life")
+        assert receive(there) == b"first of the new life"
     assert there.damaged == 1
 
 

@@ -12,6 +12,7 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import SENDER_KEY_MS, SENDER_KEY_MS_MAX, WAIT_MS_MAX
 from drupelet.channel.key_distribution import KIND_SENDER_KEY, RECORD_FRAME_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
+from drupelet.seal.record import RECORD_SIZE
 from drupelet_host.base.aead import Aead
 from drupelet_transports.common.in_process import pair as loop_pair
 from drupelet_transports.common.multicast import BoardMulticast, Multicast
@@ -206,16 +207,24 @@ def test_nothing_leaves_plain_and_strangers_are_not_heard(trio: list[Multicast])
     assert keys[1].unknown == 1 and keys[1].replayed == 1
 
 
+def chain_of(keys: SenderKeys) -> bytes:
+    """How the chain of somebody's own record begins."""
+    record = bytearray(RECORD_SIZE)
+    assert keys.record_into(record, 0)
+    return bytes(record[4:8])
+
+
 class Pair:
     """Two members with a sealed link, and sender keys for one topic."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         ends = seal_pair(Aead())
-        ids = [A_ID, B_ID]
+        ids = (A_ID, B_ID)
+        self.ports = [Keys(), Keys()]
         self.distributions = [
-            KeyDistribution(sender_keys(mine), mine, TOPIC, other)
-            for mine, other in (ids, ids[::-1])
+            KeyDistribution(sender_keys(mine, keys=port), mine, TOPIC, other)
+            for mine, other, port in zip(ids, ids[::-1], self.ports, strict=True)
         ]
         buf = bytearray(1024)
         self.ends = []
@@ -288,18 +297,15 @@ def test_keys_that_were_put_back_are_not_used_again() -> None:
     """A restored key file would seal with nonces that were used: the peer's answer shows it."""
     both = Pair()
     both.settle()
-    distribution = both.distributions[0]
-    port = distribution.keys._keys
+    distribution, port = both.distributions[0], both.ports[0]
     old = dict(port.records)
     chain = old[0][4:8]
     for _ in range(3):
         distribution.keys._seq = 255
         assert both.reads(1)
     port.records = old
-    again = sender_keys(distribution._own_id, 99, port)
-    both.distributions[0] = renewed = KeyDistribution(
-        again, distribution._own_id, TOPIC, distribution._ids
-    )
+    again = sender_keys(A_ID, 99, port)
+    both.distributions[0] = renewed = KeyDistribution(again, A_ID, TOPIC, B_ID)
     both.ends[0].distributions[0] = (renewed, 0)
     both.settle()
     both.clock.ms += SENDER_KEY_MS
@@ -311,12 +317,12 @@ def test_a_peer_that_lost_our_key_gets_it_again_when_it_asks() -> None:
     both = Pair()
     both.settle()
     here, there = both.distributions
-    before = bytes(here.keys._records[4:8])
-    assert there.keys.remove(here._own_id, 0) == OK and not both.reads(1)
+    before = chain_of(here.keys)
+    assert there.keys.remove(A_ID, 0) == OK and not both.reads(1)
     # It starts anew and hands its own key over: whoever does that is told ours again.
-    fresh = KeyDistribution(there.keys, there._own_id, TOPIC, there._ids)
+    fresh = KeyDistribution(there.keys, B_ID, TOPIC, A_ID)
     both.ends[1].distributions[0] = (fresh, 0)
     both.settle()
     both.clock.ms += SENDER_KEY_MS
     both.settle()
-    assert both.reads(1) and bytes(here.keys._records[4:8]) == before
+    assert both.reads(1) and chain_of(here.keys) == before

@@ -21,8 +21,8 @@ from drupelet.wire.profiles import (
 )
 from drupelet.wire.registry import family_of
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, kinds_of, stamp
-from unit import test_topic
-from unit.test_store_gone import SMALL
+from unit.numbered_messages import SMALL
+from unit.topic_bus import Bus
 
 EPOCH_ROUNDS = EPOCH_MS // ROUND_MS
 
@@ -262,21 +262,15 @@ def test_what_another_peer_may_send_is_waited_for_and_not_for_ever(profile: int)
 # --- topics: an ACK says there that its sender holds a message, and everybody hears it ---
 
 
-def bus_of(count: int, seed: int, loss: float, monkeypatch: pytest.MonkeyPatch) -> test_topic.Bus:
-    def store() -> FlashStore:
-        made = FlashStore(RamFiles(1 << 22))
-        assert made.open() == OK
-        return made
-
-    monkeypatch.setattr(test_topic, "RamStore", store)
-    return test_topic.Bus(count, seed, loss)
+def flash() -> FlashStore:
+    store = FlashStore(RamFiles(1 << 22))
+    assert store.open() == OK
+    return store
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_what_is_gone_is_met_with_silence_on_a_topic(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bus = bus_of(count, 3, 0.0, monkeypatch)
+def test_what_is_gone_is_met_with_silence_on_a_topic(count: int) -> None:
+    bus = Bus(count, 3, 0.0, flash)
     author, *late = bus.members
     bus.members = [author]
     author.publish(b"first", 0)
@@ -296,10 +290,8 @@ def test_what_is_gone_is_met_with_silence_on_a_topic(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_acknowledgement_to_others_says_of_nothing_that_it_is_gone(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bus = bus_of(3, seed, 0.4, monkeypatch)
+def test_an_acknowledgement_to_others_says_of_nothing_that_it_is_gone(seed: int) -> None:
+    bus = Bus(3, seed, 0.4, flash)
     rng = random.Random(seed)
     parents: dict[bytes, bytes | None] = {}
     for number in range(12):

@@ -4,72 +4,11 @@ import random
 
 import pytest
 
-from drupelet.base.aes import Aes
-from drupelet.base.ccm import Ccm
 from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.limits import SEAL_STEPS_MAX
-from drupelet.channel.sender_keys import OVERHEAD, SenderKeys
-from drupelet.seal.record import RECORD_SIZE, is_sound
-from drupelet_host.base.aead import Aead
+from drupelet.channel.sender_keys import OVERHEAD
 from helpers_channel import Talker
-
-
-class Keys:
-    """A key port in RAM."""
-
-    def __init__(self) -> None:
-        self.records: dict[int, bytes] = {}
-        self.saves = 0
-        self.fails = False
-
-    def load(self, row: int, out: bytearray) -> int:
-        if row not in self.records:
-            return E_STORAGE
-        out[:] = self.records[row]
-        return OK
-
-    def save(self, row: int, record: bytearray) -> int:
-        if self.fails:
-            return E_STORAGE
-        self.saves += 1
-        self.records[row] = bytes(record)
-        return OK
-
-    def drop(self, row: int) -> int:
-        self.records.pop(row, None)
-        return OK
-
-
-class Member:
-    """Somebody with sender keys."""
-
-    def __init__(
-        self, seed: int, keys: Keys | None = None, fallback: bool = False, id: int = 0
-    ) -> None:
-        draw = random.Random(seed)
-        self.keys = keys or Keys()
-        aead = Ccm(Aes) if fallback else Aead()
-        self.seal = SenderKeys(
-            aead, self.keys, (id or seed).to_bytes(4), lambda: draw.randrange(256), 3
-        )
-        if self.seal.load() != OK:
-            assert self.seal.create() == OK
-
-    def record(self) -> bytes:
-        out = bytearray(RECORD_SIZE)
-        assert self.seal.record_into(out, 0) and is_sound(out)
-        return bytes(out)
-
-    def say(self, text: bytes) -> bytes:
-        out = bytearray(200)
-        size = self.seal.seal_into(out, text, len(text))
-        assert size == len(text) + OVERHEAD
-        return bytes(out[:size])
-
-    def hear(self, frame: bytes, now_ms: int = 0) -> bytes | int:
-        buf = bytearray(frame)
-        size = self.seal.open(buf, len(buf), now_ms)
-        return bytes(buf[self.seal.at : self.seal.at + size]) if size >= 0 else size
+from unit.sealed_member import Keys, Member
 
 
 def pair() -> tuple[Member, Member]:

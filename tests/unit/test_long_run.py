@@ -9,7 +9,7 @@ from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, PROFILE_BSP_1
 from helpers import Draw, Member, Network
 from helpers_channel import START_MS, Talker, wire
-from unit.test_channel_seal import Member as Participant
+from unit.sealed_member import Member as Participant
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

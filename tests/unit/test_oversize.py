@@ -30,7 +30,7 @@ from helpers import (
     stamp,
 )
 from naive import mvds
-from unit.test_visits import Stick, same_logs, settle
+from unit.stick_visits import Stick, same_logs, settle
 
 HOST_FRAME_SIZE = 1 << 16
 GROUP = READINGS_CLIENT_ID  # MVDS does not say how one is made

@@ -19,7 +19,7 @@ from drupelet.store.states import STATE_DELETED, STATE_DELIVERED
 from drupelet_host.store.sqlite_store import SqliteStore
 from opened import opened
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
-from unit.test_conformance_clients import OTHER_CLIENT, Client, Devices, body_of
+from unit.verdict_client import OTHER_CLIENT, Client, Devices, body_of
 
 modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
 EPOCHS = 12

@@ -1,6 +1,5 @@
 """FlashStore against a model through reboots, on damaged flash, and when the flash is full."""
 
-import hashlib
 import zlib
 from dataclasses import dataclass
 
@@ -22,62 +21,23 @@ from drupelet.store.states import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
+from unit.numbered_messages import (
+    SETTLED,
+    body_of,
+    bury,
+    log_of,
+    message_id,
+    put,
+    put_long,
+    reboot,
+    state_of,
+    store_id,
+)
 
-SETTLED = 1 << 29
 OPTIONS = {
     "segment_size": 1200, "segments_max": 40, "pending_max": 5, "body_files_max": 4,
     "filter_size": 32,
 }  # fmt: skip
-
-
-def message_id(number: int) -> bytes:
-    return hashlib.sha256(number.to_bytes(4)).digest()
-
-
-def state_of(store: FlashStore, number: int) -> int:
-    assert store.load(store.find(message_id(number), 0)) == OK
-    return store.state
-
-
-def body_of(number: int, size: int) -> bytes:
-    return bytes((number + i) & 255 for i in range(size))
-
-
-def put(
-    store: FlashStore, number: int, size: int = 60, pending: bool = False, state: int = 0,
-    group: int = 1,
-) -> int:  # fmt: skip
-    return store.put(
-        group, 2, message_id(number), 0, number.to_bytes(8), 0, body_of(number, size), 0, size,
-        state or (STATE_PENDING if pending else STATE_DELIVERED),
-    )  # fmt: skip
-
-
-def bury(store: FlashStore, number: int, handle: int = 0, group: int = 1) -> int:
-    return store.bury(group, 2, message_id(number), 0, number.to_bytes(8), 0, handle)
-
-
-def put_long(store: FlashStore, number: int, state: int, group: int = 1, size: int = 1000) -> int:
-    content = bytes(32) + number.to_bytes(8) + body_of(number, size)
-    store.spool.part_drop(0)
-    assert store.spool.part_open(0, message_id(number), 0, len(content)) == 0
-    assert store.spool.part_append(0, content, 0, len(content)) == OK
-    return store.put_part(0, group, 2, message_id(number), 0, state)
-
-
-def reboot(files: RamFiles, **options: int) -> FlashStore:
-    files.power_cut()
-    store = FlashStore(files, **options)
-    assert store.open() == 0
-    return store
-
-
-def log_of(store: FlashStore) -> list[int]:
-    handles, handle = [], store.next(0)
-    while handle:
-        handles.append(handle)
-        handle = store.next(handle)
-    return handles
 
 
 @dataclass
@@ -643,11 +603,6 @@ def test_a_crowded_filter_is_made_anew() -> None:
         assert put(store, number) > 0
     assert store.index.filter.count < 100
     assert all(store.find(store_id(store, handle), 0) == handle for handle in log_of(store))
-
-
-def store_id(store: FlashStore, handle: int) -> bytes:
-    assert store.load(handle) == OK
-    return bytes(store.id)
 
 
 def test_the_last_ids_are_found_without_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 from unit.cut_files import CutFiles
+from unit.numbered_messages import SETTLED, body_of, log_of, message_id, put, reboot, store_id
 from unit.power_cuts import check, go_on, play, recorded
-from unit.test_store import SETTLED, body_of, log_of, message_id, put, reboot, store_id
 
 SHORT = [
     "publish", "receive", "again", "delete", "bury", "private", "long_bodies", "descriptors",

@@ -12,9 +12,7 @@ from drupelet.store.states import STATE_DELIVERED, STATE_GONE
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from helpers import Draw, Member, Network, kinds_of, stamp
 from unit.cut_files import CutFiles
-from unit.test_store import SETTLED, log_of, message_id, put, reboot, state_of
-
-SMALL = {"segment_size": 1024, "segments_max": 12, "filter_size": 256}
+from unit.numbered_messages import SETTLED, SMALL, log_of, message_id, put, reboot, state_of
 
 
 def pair(profile: int = PROFILE_BSP_1, mode: int = BATCH) -> tuple[Network, Member, Member]:

@@ -11,7 +11,7 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from unit.cut_files import CutFiles, PowerCut
-from unit.test_store import (
+from unit.numbered_messages import (
     SETTLED,
     body_of,
     bury,

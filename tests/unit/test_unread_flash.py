@@ -21,8 +21,8 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from helpers import Draw, Member, Network, check_causal, stamp
-from unit.test_store import SETTLED, message_id, put, reboot
-from unit.test_visits import Stick, link_of, pair, read, settle, write
+from unit.numbered_messages import SETTLED, message_id, put, reboot
+from unit.stick_visits import Stick, link_of, pair, read, settle, write
 
 SMALL = {"segment_size": 1024, "segments_max": 40}
 

@@ -8,7 +8,7 @@ from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
 from drupelet.store.files import RamFiles
 from drupelet.wire.packed import Packed
 from helpers import Member, stamp
-from unit.test_visits import (
+from unit.stick_visits import (
     Bundle,
     Stick,
     connect,

@@ -1,7 +1,8 @@
 """Writes the files that are made from the code: `python -m drupelet_tools.docs`.
 
 docs/limits.md comes from firmware/drupelet/base/limits.py, package.json (what `mip` installs)
-from the modules of set `small`. tests/test_tidy.py compares both with what this makes.
+from the modules of set `small`, the tables of docs/bench.md from docs/bench. tests/test_tidy.py
+compares them with what this makes.
 """
 
 import ast
@@ -11,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from drupelet import __version__
+from drupelet_tools.bench import page as bench_page
 from drupelet_tools.flash import sets
 from drupelet_tools.flash.build import ROOT
 
@@ -99,7 +101,12 @@ def package_json() -> str:
 
 def made() -> dict[Path, str]:
     """Return path -> text of every file that is made from the code."""
-    return {ROOT / "docs/limits.md": limits_page(), ROOT / "package.json": package_json()}
+    bench = ROOT / "docs/bench.md"
+    return {
+        ROOT / "docs/limits.md": limits_page(),
+        ROOT / "package.json": package_json(),
+        bench: bench_page.filled(bench.read_text("utf-8"), ROOT / "docs/bench"),
+    }
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ Every participant is named by its device id in hex. What a channel holds is in `
 home; a message is told of once, when it enters the log, and an acknowledgement is not told of.
 """
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,17 +21,28 @@ from drupelet_host.agent.carrier_lines import Line
 from drupelet_host.agent.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLine, topic_id
 from drupelet_host.base import clock
 from drupelet_host.base.output import payload_text
+from drupelet_host.channel.dialect_bridge import Bridge
+from drupelet_host.channel.nim_dialect import NimChannel
 from drupelet_host.channel.store_node import History, StoreNode, catch_up
-from drupelet_host.home.config import CHANNEL_PERIODS_MAX, Config, Shared
+from drupelet_host.home.config import CHANNEL_PERIODS_MAX, DIALECT_NIM, Config, ConfigError, Shared
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import ChannelReport
 from drupelet_host.member.status import UP
 from drupelet_host.remote.log import Poll
 from drupelet_host.store import database, schema
-from drupelet_host.store.channel_database import ChannelDatabase, SqliteKeeper
+from drupelet_host.store.channel_database import ChannelDatabase, OwedMessages, SqliteKeeper
+from drupelet_transports.common.transport import Transport
 
 DATABASE_NAME = "channels.db"
 # What stands beside the content in a frame, at most: names, id, history, filter, repair request.
 CONTENT_SIZE_MAX = 400
+# On a cable to a program of another make a frame may be so long: the filter of 10,000 ids that
+# both peers have by default takes 18 KB of it.
+CABLE_FRAME_SIZE = 65_536
+# What the encoding of `sds-nim` takes more than ours, at most.
+_NIM_ROOM = 16
+# Ids in our filters, in that dialect; a frame brings its filter's size, and any peer reads it.
+_NIM_CAPACITY = 100
 # Ephemeral messages that wait for their turn on the carrier.
 EPHEMERAL_WAITING_MAX = 64
 # T_max of SDS-R is CHANNEL_PERIODS_MAX periods, sync messages come after two: all members reckon
@@ -63,26 +75,52 @@ class AgentChannel:
         id = shared.name.encode()
         self._database = database
         self._keeper = SqliteKeeper(database, id)
+        is_nim = shared.dialect == DIALECT_NIM
         # What it writes has to fit the carrier's frames.
-        self._keeper.work = bytearray(FRAME_SIZE)
+        self.frame_size = CABLE_FRAME_SIZE if shared.is_cable else FRAME_SIZE
+        self._keeper.work = bytearray(self.frame_size - (_NIM_ROOM if is_nim else 0))
         now_ms = clock.now_ms()
         participants = len(member.config.listeners(shared)) + 1
         settings = settings_of(shared, participants)
         own = member.config.id.hex().encode()
-        self.channel: Channel = member.node.channel(id, own, self._keeper, settings, now_ms)
+        self.nim: NimChannel | None = None
+        if is_nim:
+            self.nim = NimChannel(
+                id, own, self._keeper, lambda: os.urandom(1)[0], settings, now_ms,
+                capacity=_NIM_CAPACITY,
+            )  # fmt: skip
+            self.channel: Channel = self.nim.channel
+        else:
+            self.channel = member.node.channel(id, own, self._keeper, settings, now_ms)
+        self._unit_ms = settings.unit_ms
         self._tell_time(now_ms)
+        self._bridge: Bridge | None = None
+        self._side = 0
         self.listener: StoreNode | None = None  # of an agent that serves
         self.recalled = 0
         self._ephemeral: deque[bytes] = deque()  # to be sent once
 
     def _tell_time(self, now_ms: int) -> None:
-        self.channel.clock.set_wall(clock.wall_ms().to_bytes(8, "little"), now_ms, True)
+        wall = clock.wall_ms() // self._unit_ms
+        self.channel.clock.set_wall(wall.to_bytes(8, "little"), now_ms, True)
+
+    def cross(self, bridge: Bridge) -> None:
+        """Have what is said here carried to the channel of the other dialect, and back."""
+        self._bridge, self._side = bridge, int(self.nim is not None)
+
+    def owed(self) -> OwedMessages:
+        """What a bridge brought here and nobody has acknowledged."""
+        return OwedMessages(self._database, self.channel.id)
 
     # --- what a line asks of a link ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
         """Take in a frame, and tell of what entered the log by it."""
         self._tell_time(now_ms)  # a quiet week is longer than it could count itself
+        if self.nim is not None:
+            code = self.nim.receive(bytes(frame[:size]), now_ms)
+            self.events()
+            return code
         code = self.channel.receive(frame, size, now_ms)
         if code == EPHEMERAL:
             decoder = self.channel.decoder
@@ -114,7 +152,12 @@ class AgentChannel:
         if self._ephemeral:
             content = self._ephemeral.popleft()
             return max(0, self.channel.ephemeral_into(frame, content, 0, len(content)))
-        size = self.channel.poll_into(frame, now_ms)
+        if self.nim is not None:
+            written = self.nim.poll(now_ms)
+            size = len(written)
+            frame[:size] = written
+        else:
+            size = self.channel.poll_into(frame, now_ms)
         self.events()
         return size
 
@@ -146,11 +189,19 @@ class AgentChannel:
             raise CapacityError(f"{self.name}: too many messages wait to be acknowledged")
         self._database.commit()
         fields = self._fields(handle)
+        if self._bridge is not None:
+            self._bridge.delivered(self._side, handle, now_ms)
+            self._bridge.carry_on(now_ms)
         self._told({"channel": self.name, "kind": "message", **fields})
         return str(fields["id"])
 
     def send_ephemeral(self, content: bytes) -> None:
-        """Send a message once, to those who listen now. Raises CapacityError."""
+        """Send a message once, to those who listen now. Raises CapacityError, ConfigError."""
+        if self.nim is not None:
+            raise ConfigError(
+                f'{self.name}: dialect "{DIALECT_NIM}" has no ephemeral messages;'
+                " leave --ephemeral out"
+            )
         if not 0 < len(content) <= CONTENT_SIZE_MAX:
             raise CapacityError(f"a channel's message has 1 to {CONTENT_SIZE_MAX} bytes")
         if len(self._ephemeral) == EPHEMERAL_WAITING_MAX:
@@ -165,8 +216,15 @@ class AgentChannel:
         while (event := self.channel.next_event()) != EVENT_NONE:
             if event not in (EVENT_MESSAGE, EVENT_GAP):
                 continue
-            fields = self._fields(self.channel.event_handle)
-            self._told({"channel": self.name, "kind": "message", **fields})
+            handle = self.channel.event_handle
+            is_told = self._bridge is not None and not self._bridge.delivered(
+                self._side, handle, clock.now_ms()
+            )
+            if not is_told:  # else as it came to the channel from which it was carried here
+                fields = self._fields(handle)
+                self._told({"channel": self.name, "kind": "message", **fields})
+        if self._bridge is not None:
+            self._bridge.carry_on(clock.now_ms())
 
     def _fields(self, handle: int) -> dict[str, Any]:
         size = self._keeper.load(handle)
@@ -183,6 +241,18 @@ class AgentChannel:
             "foreign": channel.foreign,
             "repaired": channel.repaired,
             "recalled": self.recalled,
+            **self._bridge_status(),
+        }
+
+    def _bridge_status(self) -> dict[str, Any]:
+        """Counters of both directions, and what waits to be carried here."""
+        if self._bridge is None:
+            return {}
+        bridge = self._bridge
+        return {
+            "carried": bridge.carried,
+            "not_carried": bridge.refused,
+            "to_carry": bridge.waiting(self._side),
         }
 
 
@@ -206,10 +276,20 @@ class ChannelLine(SharedLine):
     ) -> None:  # fmt: skip
         super().__init__(shared, spoken, keys, brokers, on_change, after_frame)
         self.spoken = spoken
+        if shared.is_cable:
+            self._frame_in = bytearray(spoken.frame_size)
+            self._frame_out = bytearray(spoken.frame_size)
 
-    def status(self) -> dict[str, Any]:
-        """For `drupelet status --json`."""
-        return {**super().status(), **self.spoken.status()}
+    def _open(self) -> Transport:
+        if self.url.scheme != "serial":
+            return super()._open()
+        from drupelet_transports.host.serial_line import open_serial
+
+        return open_serial(self.url, self.spoken.frame_size)
+
+    def status(self) -> ChannelReport:
+        """What is said of it."""
+        return ChannelReport(**self._said(), **self.spoken.status())
 
 
 class Channels:
@@ -229,11 +309,26 @@ class Channels:
                 self._database = ChannelDatabase(database_path(settings))
             keys = SharedKeys(settings, shared, topic_id(CHANNEL_LABEL, group, shared.name))
             spoken = AgentChannel(member, self._database, shared, event)
-            if settings.feed is not None and settings.feed.serve:
+            if settings.feed is not None and settings.feed.serve and spoken.nim is None:
                 spoken.listener = self.history
             self.lines.append(
                 ChannelLine(shared, spoken, keys, brokers, on_change, member.drain_box)
             )
+        self._join_bridges(settings.channels)
+
+    def _join_bridges(self, channels: tuple[Shared, ...]) -> None:
+        """Begin the bridges between channels of this home. Raises StorageError."""
+        spoken = {line.spoken.name: line.spoken for line in self.lines}
+        for shared in channels:
+            if not shared.bridge:
+                continue
+            ends = (spoken[shared.name], spoken[shared.bridge])
+            sds, nim = sorted(ends, key=lambda end: end.nim is not None)
+            assert nim.nim is not None, "the configuration was checked"
+            owed = (sds.owed(), nim.owed())
+            bridge = Bridge(sds.channel, nim.nim, clock.now_ms(), owed)
+            for end in (sds, nim):
+                end.cross(bridge)
 
     def epoch(self, now_ms: int) -> None:
         """Once per epoch: time passes for a channel whose carrier is down, too."""
@@ -257,7 +352,10 @@ class Channels:
 
     def recall(self, stores: Callable[[], Iterable[History]], now_ms: int) -> None:
         """Ask other agents' stores, now and then, for what participants did not repair yet."""
-        missing = [line.spoken for line in self.lines if line.spoken.channel.repair.wanted.count]
+        missing = [
+            line.spoken for line in self.lines
+            if line.spoken.channel.repair.wanted.count and line.spoken.nim is None
+        ]  # fmt: skip
         if not missing or self._poll.wait_ms(now_ms):
             return
         came = 0

@@ -16,6 +16,7 @@ from drupelet_host.clients.carriers import Carriers, new_peers
 from drupelet_host.home import config
 from drupelet_host.keys.provision import has_keys
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import NotLearned
 
 
 class Learner:
@@ -81,6 +82,6 @@ class Learner:
             self.refused[device] = why
             self._told(name, "", why)
 
-    def status(self) -> list[dict[str, str]]:
-        """Who was not taken, for `drupelet status --json`."""
-        return [{"id": id.hex(), "reason": why} for id, why in sorted(self.refused.items())]
+    def status(self) -> list[NotLearned]:
+        """Who was not taken."""
+        return [NotLearned(id.hex(), why) for id, why in sorted(self.refused.items())]

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_host.agent import stick_visit
@@ -23,6 +25,7 @@ from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.channels import Channels
 from drupelet_host.agent.handler import Handler
 from drupelet_host.agent.learned_peers import Learner
+from drupelet_host.agent.random_sharing import RandomSharing
 from drupelet_host.agent.request_server import RequestServer
 from drupelet_host.agent.supervisor import Supervisor
 from drupelet_host.agent.topics import Topics
@@ -38,7 +41,9 @@ from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.keys import rotate_revoke
 from drupelet_host.keys.key_folder import LIVE
 from drupelet_host.member import family, status
+from drupelet_host.member.chats import chat_line
 from drupelet_host.member.member import EVENTS_PER_TURN_MAX, Delivered, Member
+from drupelet_host.member.report_shapes import MemberReport
 from drupelet_host.member.status import REVOKED, UP
 from drupelet_host.remote.content_store import FolderStore
 from drupelet_host.requests.shapes import (
@@ -50,6 +55,7 @@ from drupelet_host.requests.shapes import (
     Reload,
     SayOnChannel,
     SendEphemeral,
+    TakePartInChat,
     TellBoard,
     VisitStick,
 )
@@ -99,6 +105,7 @@ class Agent:
         # A wrong URL is the user's mistake: found before the store is touched.
         live = [peer for peer in config.peers if self._is_live(peer)]
         self.member = Member(config, restored)
+        self.member.gives_out = True
         now_ms = clock.now_ms()
         self.brokers = Brokers(config.brokers)
         self.lines = [self._line(peer, now_ms) for peer in live]
@@ -121,6 +128,9 @@ class Agent:
             if handle_with
             else None
         )
+        self.sharing = (
+            RandomSharing(config.share_with, config.share_period_ms) if config.share_with else None
+        )
         self._asks = False  # waits for another agent's store
         self.learner = Learner(self.member, self.reload, self._learned)
         self.stopping = False
@@ -138,8 +148,8 @@ class Agent:
         self._letters_ms = now_ms  # when the last batch of letters was published
         self._letters_took_ms = 0
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
-        last_peers = status.last_status(config.status_path).get("peers", [])
-        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
+        last_peers = status.last_status(config.status_path).peers
+        self._stick_heard_ms = {row.id: row.heard_ms for row in last_peers}
         self._delivered = 0
         self._owed_since_ms: dict[bytes, int] = {}  # wall clock; peers that lack something
 
@@ -287,6 +297,8 @@ class Agent:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
         self.topics.turn(now_ms)
+        if self.sharing is not None:
+            self.sharing.turn(self.lines, now_ms)
         self.member.vanishing.turn(self.member.store)
         more |= self._events()
         if self.feed is not None:
@@ -367,7 +379,9 @@ class Agent:
         if event.group == self.member.readings:
             self._delivered += 1
             self._tell(event)
-        self.member.took(event)
+        fields = self.member.took(event)
+        if fields is not None:
+            self.output.event("chat", chat_line(fields), **fields)
 
     def _tell(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
@@ -457,7 +471,8 @@ class Agent:
         match request:
             case AskStatus():
                 self.member.count_owed()
-                return self.status()
+                answer: dict[str, Any] = msgspec.to_builtins(self.status())
+                return answer
             case VisitStick(path=path):
                 return self.visit(Path(path))
             case Reload():
@@ -470,6 +485,8 @@ class Agent:
                 return self.send_ephemeral(content)
             case SayOnChannel():
                 return self.say(request)
+            case TakePartInChat(action=action, chat=chat, argument=argument):
+                return self.chat(action, chat, argument)
             case Push(folder=folder):
                 return self.remote_log("push", folder)
             case Pull(folder=folder):
@@ -515,6 +532,13 @@ class Agent:
             return {"error": str(error)}
         self._events()
         return {"id": id.hex(), "size": len(content)}
+
+    def chat(self, action: str, chat: str, argument: str) -> dict[str, Any]:
+        """Do something in a chat; what came of it, or `error` with one line."""
+        try:
+            return self.member.chats.do(action, chat, argument)
+        except DrupeletError as error:
+            return {"error": str(error)}
 
     def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
         """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
@@ -607,6 +631,7 @@ class Agent:
         except DrupeletError as error:
             return {"error": str(error)}
         self.config = self.member.config = self.member.clients.settings = settings
+        self.member.chats.settings = settings
         self.member.names |= {self.member.numbers[peer.id]: peer.name for peer in settings.peers}
         for line in self.lines:
             line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
@@ -653,7 +678,7 @@ class Agent:
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)
         self.config = self.member.config = replace(self.config, peers=left)
-        self.member.clients.settings = self.config
+        self.member.clients.settings = self.member.chats.settings = self.config
         return changed
 
     # --- status ---
@@ -674,32 +699,34 @@ class Agent:
         if trouble:
             self.output.event("status", trouble)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> MemberReport:
         """What only the running agent knows."""
         lines = {line.peer.id: line for line in self.lines}
         peers = []
         for peer in self.config.peers:
             line = lines.get(peer.id)
-            row = status.of_peer(self.member, peer.id)
-            peers.append(
-                {
-                    **row,
-                    "state": line.state if line else "by stick",
-                    "reason": line.reason if line else "",
-                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(row["id"], 0),
-                    "owed_since_ms": self._owed_since_ms.get(peer.id, 0),
-                    **(line.live.status() if line else status.STICK_STATUS),
-                }
+            heard_ms = line.heard_ms if line else self._stick_heard_ms.get(peer.id.hex(), 0)
+            row = status.of_peer(
+                self.member,
+                peer.id,
+                state=line.state if line else "by stick",
+                reason=line.reason if line else "",
+                heard_ms=heard_ms,
+                owed_since_ms=self._owed_since_ms.get(peer.id, 0),
+                **(line.live.status() if line else status.STICK_STATUS),
             )
-        return {
-            **status.of_member(self.member, peers),
-            "topics": [
+            peers.append(row)
+        return status.of_member(
+            self.member,
+            peers,
+            topics=[
                 line.status() for line in self.topics.lines if line not in self.channels.lines
             ],
-            "channels": [line.status() for line in self.channels.lines],
-            "not_learned": self.learner.status(),
-            "feed": self.feed.status() if self.feed is not None else None,
-        }
+            channels=[line.status() for line in self.channels.lines],
+            not_learned=self.learner.status(),
+            shares_with=self.sharing.names if self.sharing is not None else None,
+            feed=self.feed.status() if self.feed is not None else None,
+        )
 
 
 def _mounted(path: Path) -> tuple[int, ...]:
@@ -733,5 +760,6 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
     finally:
         member.store.close()
         member.sealing.close()
-    trouble = status.leave(config.status_path, said | {"store": member.mark})
+    said.store = member.mark
+    trouble = status.leave(config.status_path, said)
     return report.fields | {"problems": report.problems + [trouble] * bool(trouble)}

@@ -8,10 +8,12 @@ unplug".
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError, StorageError
@@ -38,21 +40,22 @@ class StickError(DrupeletError):
     """The stick is not there, or failed; what was on it before is as it was."""
 
 
-@dataclass
-class Report:
-    """What one visit did."""
+class Report(msgspec.Struct):
+    """What one visit did: `drupelet stick --json`."""
 
-    path: str
-    bundles_read: int = 0
-    frames_read: int = 0
-    bundles_written: int = 0
-    frames_written: int = 0
-    messages: int = 0
-    waiting: int = 0  # messages for which the stick has no room
-    peers: list[str] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)  # of whom something new was read
-    problems: list[str] = field(default_factory=list)
-    safe_to_unplug: bool = False
+    path: Annotated[str, Meta(description="where the stick is")]
+    bundles_read: Annotated[int, Meta(description="files read")] = 0
+    frames_read: Annotated[int, Meta(description="frames in them")] = 0
+    bundles_written: Annotated[int, Meta(description="files written")] = 0
+    frames_written: Annotated[int, Meta(description="frames in them")] = 0
+    messages: Annotated[int, Meta(description="messages new in the log")] = 0
+    waiting: Annotated[int, Meta(description="messages for which the stick has no room")] = 0
+    peers: Annotated[list[str], Meta(description="with whom was exchanged, by name")] = []
+    heard: Annotated[list[str], Meta(description="of whom something new was read")] = []
+    problems: Annotated[list[str], Meta(description="a line for each")] = []
+    safe_to_unplug: Annotated[bool, Meta(description="it may be pulled, once it is unmounted")] = (
+        False
+    )
 
     @property
     def text(self) -> str:
@@ -68,7 +71,7 @@ class Report:
     @property
     def fields(self) -> dict[str, Any]:
         """The same for JSON."""
-        return dict(vars(self))
+        return msgspec.structs.asdict(self)
 
 
 class Notice(Issuer):

@@ -24,6 +24,7 @@ from drupelet_host.home.config import Config, Peer, Shared, can_listen
 from drupelet_host.keys.key_folder import is_revoked
 from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
 from drupelet_host.member.member import Member
+from drupelet_host.member.report_shapes import SharedReport
 from drupelet_host.member.status import UP
 from drupelet_transports.common.transport import Transport
 from drupelet_transports.common.url import parse_url
@@ -100,7 +101,7 @@ class SharedKeys:
         self.port.open()
         self.keys = SenderKeys(Aead(), self.port, settings.id, _random_byte, ROWS - 1)
         self.listeners = [peer.id for peer in settings.listeners(shared)]
-        self.for_all = not shared.peers
+        self.for_all = not shared.peers and not shared.is_cable
         self._begin()
         self.distribution = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
 
@@ -202,8 +203,12 @@ class SharedLine(Line):
             carrier = Multicast(url.host, url.port, url.options.get("interface", ""))
         return SealedTopic(carrier, self.keys.keys, clock.now_ms, self._seal_buf)
 
-    def status(self) -> dict[str, Any]:
-        """For `drupelet status --json`."""
+    def status(self) -> SharedReport:
+        """What is said of it."""
+        return SharedReport(**self._said())
+
+    def _said(self) -> dict[str, Any]:
+        """Fields of the report that topics and channels have."""
         return {
             "name": self.peer.name,
             "url": self.peer.url,

@@ -13,7 +13,7 @@ MESSAGE_CHARACTERS_MAX = 400
 # Shown in place of a message that the disk has spoiled.
 DAMAGED_TEXT = "(damaged; `drupelet doctor` says what to do)"
 # Events with a message of somebody, which is nothing for a log.
-_MESSAGE_KINDS = ("delivered", "channel")
+_MESSAGE_KINDS = ("delivered", "channel", "chat")
 
 
 class Output:

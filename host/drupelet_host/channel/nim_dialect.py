@@ -136,6 +136,10 @@ class NimChannel:
         settings.identity = NimIdentity(participant, murmur)
         bloom = NimFilter(capacity, error_rate, murmur)
         self.channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)
+        self.channel.restore(now_ms)
+        # A new participant, or one that lost its log, accepts messages of its own from others.
+        log = self.channel.log
+        log.recovering = log.recovering or not keeper.next(0)
         settings.ask_into = partial(repeat_newest_into, self.channel)
         self._frame = bytearray(len(keeper.work))
 

@@ -9,8 +9,9 @@ import sqlite3
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 from typer.main import get_command_name
 
@@ -20,6 +21,7 @@ from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host.base import clock, output
 from drupelet_host.cli import (
     channel_verbs,
+    chat_verbs,
     client_verbs,
     exit_codes,
     exits,
@@ -48,6 +50,7 @@ from drupelet_host.home.urls import STICK_BY_REQUEST
 from drupelet_host.member.status import foreign_text, jams
 from drupelet_host.requests.shapes import Reload, VisitStick
 from drupelet_host.store import database
+from drupelet_host.view.status_shapes import PeerStatus, Status
 from drupelet_transports.common.url import parse_url
 
 # How soon `drupelet broker` sees that its broker has ended.
@@ -210,7 +213,7 @@ def status(
 ) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
     if watch:
-        live_verbs.watch(lambda: status(home))
+        live_verbs.watch(lambda: status(home), as_json)
         return
     from drupelet_host.view.log_view import LogView
 
@@ -223,81 +226,84 @@ def status(
     finally:
         view.close()
     if as_json:
-        output.print_json(report)
+        output.print_json(msgspec.to_builtins(report))
         return
-    state = "running" if report["running"] else "not running"
-    output.line(f"{report['name']} ({report['id']}) in group {report['group']}, agent {state}")
+    state = "running" if report.running else "not running"
+    output.line(f"{report.name} ({report.id}) in group {report.group}, agent {state}")
     print(
-        f"{report['delivered']} messages in the log, {report['telemetry']} black-box segments,"
-        f" {report['pending']} wait for a parent, {report['outbox']} in the outbox,"
-        f" store {report['store_bytes'] / 1024:.0f} KiB"
+        f"{report.delivered} messages in the log, {report.telemetry} black-box segments,"
+        f" {report.pending} wait for a parent, {report.outbox} in the outbox,"
+        f" store {report.store_bytes / 1024:.0f} KiB"
     )
-    if lifetime := "is ephemeral" if report["ephemeral"] else report["lifetime"]:
+    if lifetime := "is ephemeral" if report.ephemeral else report.lifetime:
         print(f"what this member writes {lifetime}")
+    if report.shares_with is not None:
+        names = ", ".join(report.shares_with) or "nobody: none is reached"
+        output.line(f"in this period the log is offered to {names}")
     if not view.begun:
         print("no store yet: `drupelet agent` makes one")
-    if report["counters"]:
-        when = "since its start" if report["running"] else "when it ran last"
-        print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in report["counters"].items()))
+    if report.counters:
+        when = "since its start" if report.running else "when it ran last"
+        print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in report.counters.items()))
     rows: list[tuple[str, ...]] = []
-    for peer in report["peers"]:
-        heard = clock.age_text(peer["heard_ms"])
-        owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
+    for peer in report.peers:
+        heard = clock.age_text(peer.heard_ms)
+        owed = "?" if peer.outstanding is None else str(peer.outstanding)
         # As much as is looked at: what the log holds beyond it is not counted.
-        owed += "+" if peer.get("more_outstanding") else ""
-        note = peer["reason"] or peer["url"]
-        if peer["pending"] >= PENDING_PER_PEER_MAX:
-            note += f"; {peer['pending']} messages from it wait for parents that nobody sent:"
+        owed += "+" if peer.more_outstanding else ""
+        note = peer.reason or peer.url
+        if peer.pending >= PENDING_PER_PEER_MAX:
+            note += f"; {peer.pending} messages from it wait for parents that nobody sent:"
             note += " more are refused"
-        row = (peer["name"], peer["id"], _carrier(peer), heard, owed, *_spoken(peer), note)
+        row = (peer.name, peer.id, _carrier(peer), heard, owed, *_spoken(peer), note)
         rows.append(row)
     heads = (*_PEER_HEADS, "where")
     table(heads, rows)
     shared: list[tuple[str, ...]] = []
-    for row in (*report["topics"], *report["channels"]):
-        have = f"{len(row['told'])} of {len(row['listeners'])}"
-        shared.append((row["name"], row["state"], have, row["reason"] or row["url"]))
+    for line in (*report.topics, *report.channels):
+        have = f"{len(line.told)} of {len(line.listeners)}"
+        shared.append((line.name, line.state, have, line.reason or line.url))
     if shared:
         table(("topic", "carrier", "have our key", "where"), shared)
-    for line in _beside(report):
-        output.line(line)
+    for text in _beside(report):
+        output.line(text)
 
 
-def _beside(report: dict[str, Any]) -> list[str]:
+def _beside(report: Status) -> list[str]:
     """What no peer can be given, members that could not be taken as peers, the remote log."""
-    feed = report["feed"]
+    feed = report.feed
     lines = [
-        f"{peer['name']}: {peer['undeliverable']} messages not deliverable: too long for a frame"
+        f"{peer.name}: {peer.undeliverable} messages not deliverable: too long for a frame"
         " of its carrier, and no answer says that it reads segments"
-        for peer in report["peers"]
-        if peer["undeliverable"]
+        for peer in report.peers
+        if peer.undeliverable
     ]
-    lines += [f"not learned: {row['id']}: {row['reason']}" for row in report["not_learned"]]
+    lines += [f"not learned: {row.id}: {row.reason}" for row in report.not_learned]
     lines += [
-        foreign_text(peer["name"], peer["foreign"], report["group"])
-        for peer in report["peers"]
-        if peer["foreign"]
+        foreign_text(peer.name, peer.foreign, report.group)
+        for peer in report.peers
+        if peer.foreign
     ]
-    names = {peer["id"]: peer["name"] for peer in report["peers"]}
-    lines += [text for _, _, text in jams(report, names)]
+    names = {peer.id: peer.name for peer in report.peers}
+    lines += [text for _, _, text in jams(report.said_ms, report.peers, names)]
     if feed:
-        text = f"feed {feed['place'] or '(none of ours)'}: {feed['pushed']} uploaded"
-        lines.append(f"{text}, {feed['pulled']} taken in; {feed['reason'] or 'no trouble'}")
+        text = f"feed {feed.place or '(none of ours)'}: {feed.pushed} uploaded"
+        lines.append(f"{text}, {feed.pulled} taken in; {feed.reason or 'no trouble'}")
     return lines
 
 
-def _carrier(peer: dict[str, Any]) -> str:
+def _carrier(peer: PeerStatus) -> str:
     """The state of the carrier alone: whether the peer is there, the next column tells."""
-    return "connected" if peer["state"] == "up" else str(peer["state"])
+    return "connected" if peer.state == "up" else str(peer.state)
 
 
-def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
+def _spoken(peer: PeerStatus) -> tuple[str, str, str, str]:
     """What is spoken with a peer, in which mode, and what that showed."""
-    profile = peer["profile"] + (" (recovers)" if peer["recovering"] else "")
-    now = peer["mode_now"]
-    mode = f"{peer['mode']}: {now}" if peer["mode"] == "auto" and now else peer["mode"]
-    twice = "-" if peer["duplicates"] is None else str(peer["duplicates"])
-    trip = "-" if peer["round_trip_ms"] is None else f"{peer['round_trip_ms']} ms"
+    profile = peer.profile + (" (recovers)" if peer.recovering else "")
+    now = peer.mode_now
+    mode = f"{peer.mode}: {now}" if peer.mode == "auto" and now else peer.mode
+    twice = "-" if peer.duplicates is None else str(peer.duplicates)
+    trip = "-" if peer.round_trip_ms is None else f"{peer.round_trip_ms} ms"
     return profile, mode, twice, trip
 
 
@@ -463,6 +469,7 @@ key_verbs.register(app)
 invite_verbs.register(app)
 client_verbs.register(app)
 channel_verbs.register(app)
+chat_verbs.register(app)
 export_verbs.register(app)
 service_verbs.register(app)
 live_verbs.register(app)

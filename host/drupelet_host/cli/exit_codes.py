@@ -33,6 +33,7 @@ _BY_CLASS = {
     "MissingExtraError": USAGE,
     "KeysError": REFUSED,
     "ModuleNotFoundError": USAGE,
+    "NoTerminalError": USAGE,
     "NotLocalError": USAGE,
     "NotThereError": NOT_THERE,
     "FileNotFoundError": NOT_THERE,

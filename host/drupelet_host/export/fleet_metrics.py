@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host.base.atomic_write import atomic_write
@@ -20,6 +19,7 @@ from drupelet_host.export.reading import Reading, clean, reading_of
 from drupelet_host.member import family
 from drupelet_host.store import database, log_counts
 from drupelet_host.view.log_view import LogView
+from drupelet_host.view.status_shapes import PeerStatus, Status
 
 # The last messages, in which the batteries' readings are looked for.
 _RECENT_MAX = 1000
@@ -75,34 +75,34 @@ def _readings(view: LogView) -> Iterator[Reading]:
     return (reading_of(entry, "readings") for entry in rows if not entry.is_damaged)
 
 
-def _page(status: dict[str, Any], counts: dict[bytes, int], recent: "deque[Reading]") -> str:
+def _page(status: Status, counts: dict[bytes, int], recent: "deque[Reading]") -> str:
     page = _Page()
-    us = {"home": status["name"], "group": status["group"]}
-    page.gauge("agent_running", "1 while the agent runs.", [(us, float(status["running"]))])
-    page.gauge("log_messages", "Readings in the log.", [(us, status["delivered"])])
-    page.gauge("outbox_messages", "Messages that wait for the agent.", [(us, status["outbox"])])
+    us = {"home": status.name, "group": status.group}
+    page.gauge("agent_running", "1 while the agent runs.", [(us, float(status.running))])
+    page.gauge("log_messages", "Readings in the log.", [(us, status.delivered)])
+    page.gauge("outbox_messages", "Messages that wait for the agent.", [(us, status.outbox)])
     page.gauge("waiting_messages", "Messages that wait for what they depend on.",
-               [(us, status["pending"])])  # fmt: skip
-    page.gauge("store_bytes", "Size of the store on disk.", [(us, status["store_bytes"])])
-    heads = [({"peer": row["name"], "id": row["id"]}, row) for row in status["peers"]]
+               [(us, status.pending)])  # fmt: skip
+    page.gauge("store_bytes", "Size of the store on disk.", [(us, status.store_bytes)])
+    heads = [({"peer": row.name, "id": row.id}, row) for row in status.peers]
 
-    def per_peer(name: str, text: str, value: Callable[[dict[str, Any]], float | None]) -> None:
+    def per_peer(name: str, text: str, value: Callable[[PeerStatus], float | None]) -> None:
         samples = ((labels, value(row)) for labels, row in heads)
         known = [(labels, number) for labels, number in samples if number is not None]
         page.gauge(name, text, known)
 
     per_peer("peer_up", "1 while the carrier to the peer is up.",
-             lambda row: float(row["state"] == "up"))  # fmt: skip
+             lambda row: float(row.state == "up"))  # fmt: skip
     per_peer("peer_last_heard_timestamp_seconds", "When it was last heard; absent: never.",
-             lambda row: row["heard_ms"] / 1000 if row["heard_ms"] else None)  # fmt: skip
+             lambda row: row.heard_ms / 1000 if row.heard_ms else None)  # fmt: skip
     per_peer("peer_owed_messages", "Messages that the peer is not known to have.",
-             lambda row: row["outstanding"])  # fmt: skip
+             lambda row: row.outstanding)  # fmt: skip
     per_peer("peer_undeliverable_messages", "Messages too long for the peer's carrier.",
-             lambda row: row["undeliverable"])  # fmt: skip
+             lambda row: row.undeliverable)  # fmt: skip
     per_peer("peer_pending_messages", "Messages of the peer that wait for others.",
-             lambda row: row["pending"])  # fmt: skip
+             lambda row: row.pending)  # fmt: skip
     per_peer("peer_delivered_messages", "Readings in the log that the peer handed over.",
-             lambda row: counts.get(bytes.fromhex(row["id"]), 0))  # fmt: skip
+             lambda row: counts.get(bytes.fromhex(row.id), 0))  # fmt: skip
     volts: dict[str, float] = {}
     for reading in recent:
         for name, scale in _BATTERY_VALUES.items():

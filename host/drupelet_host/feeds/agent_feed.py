@@ -18,6 +18,7 @@ from drupelet_host.feeds.places import Places
 from drupelet_host.home.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.keys.key_folder import is_revoked
 from drupelet_host.member.member import Delivered, Member
+from drupelet_host.member.report_shapes import FeedReport
 from drupelet_host.remote.helpers import RemoteHistory
 
 # Each try at a store that does not answer takes a while: the pauses double up to this.
@@ -141,13 +142,13 @@ class AgentFeed:
         folder = self._member.config.keys_path
         return {device: feed for device, feed in known if not is_revoked(folder, device)}
 
-    def status(self) -> dict[str, object]:
-        """For `drupelet status --json`."""
-        return {
-            "place": self._place,
-            "reason": self._trouble,
-            "pushed": self.pushed,
-            "pulled": self.pulled,
-            "watched": self._watch.watched if self._watch is not None else 0,
-            "failures": self._watch.failures if self._watch is not None else 0,
-        }
+    def status(self) -> FeedReport:
+        """What is said of it."""
+        return FeedReport(
+            place=self._place,
+            reason=self._trouble,
+            pushed=self.pushed,
+            pulled=self.pulled,
+            watched=self._watch.watched if self._watch is not None else 0,
+            failures=self._watch.failures if self._watch is not None else 0,
+        )

@@ -18,19 +18,23 @@ FEEDS_CLIENT_ID = bytes.fromhex("c4127de0986b35fa4e8d01b7f2a96c53d8340e7fb19562c
 CARRIERS_CLIENT_ID = bytes.fromhex(
     "90b51e4cf7a8263d1bd56f0e9ac27348e5137f9b60d8a2c4719ef03c6b84d25a"
 )
+CHAT_NOTICES_CLIENT_ID = bytes.fromhex(
+    "a3b707a58d48618241a479d50e0cf752ba667e1d03ae32616fb6cedf1d6c355d"
+)
 # The agent is in these beside its readings; two clients in one group would read each other's.
 _OWN = {
     TELEMETRY_CLIENT_ID: "telemetry",
     COMMANDS_CLIENT_ID: "commands",
     CARRIERS_CLIENT_ID: "carriers",
     FEEDS_CLIENT_ID: "feeds",
+    CHAT_NOTICES_CLIENT_ID: "chat invitations",
 }
 
 
 def refusal(client: bytes) -> str:
     """Why the readings cannot be a group of this client; "": they can."""
     if client == CHAT_CLIENT_ID:
-        return "no agent runs a chat; it is for programs that use drupelet_host.clients.chat"
+        return "a chat is no home's readings: leave client out, and `drupelet chat create` one"
     if client in _OWN:
         return f"the agent is in this group of {_OWN[client]} by itself; leave client out"
     return ""

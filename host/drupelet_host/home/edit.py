@@ -23,6 +23,7 @@ from drupelet_host.home.edit_lock import changing
 from drupelet_host.home.model import (
     CONFIG_NAME,
     CONFIG_SIZE_MAX,
+    DIALECT_SDS,
     FAMILY_BSP_NAME,
     MODES,
     PROFILES_OF,
@@ -53,6 +54,9 @@ def render(config: Config) -> str:
     for key in ("learn", "explode_read", "ephemeral"):
         if getattr(config, key):
             _add(document, key, True)
+    if config.share_with:
+        _add(document, "share_with", config.share_with)
+        _add(document, "share_period_ms", config.share_period_ms)
     if config.explode_s:
         _add(document, "explode", duration_text(config.explode_s))
     parts: list[tuple[str, list[Table]]] = [
@@ -108,6 +112,10 @@ def _shared(row: Shared, period: str) -> Table:
         _add(table, "peers", list(row.peers))
     if row.bloom == "small":
         _add(table, "bloom", row.bloom)
+    if row.dialect != DIALECT_SDS:
+        _add(table, "dialect", row.dialect)
+    if row.bridge:
+        _add(table, "bridge", row.bridge)
     _add(table, period, row.period_ms)
     return table
 

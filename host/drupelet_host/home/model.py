@@ -40,10 +40,14 @@ PERIOD_MS_DEFAULT = 30_000
 # wait of a channel is longer than that of a clock that wraps: 7.4 hours.
 CHANNEL_PERIODS_MAX = 10
 CHANNEL_PERIOD_MS_MAX = WAIT_MS_MAX // CHANNEL_PERIODS_MAX
+# How an SDS channel's frames look (docs/SPEC.md 12.1, 12.5).
+DIALECT_SDS, DIALECT_NIM = "sds", "sds-nim"
+DIALECTS = (DIALECT_SDS, DIALECT_NIM)
 # Through these carriers sender keys are handed over.
 _HANDING_CARRIERS = ("mqtt", "serial")
 # What a notice of carriers has room for (docs/SPEC.md 15.5).
 ANNOUNCED_MAX = 8
+SHARE_PERIOD_MS_DEFAULT = 60_000
 # Where an agent keeps its feed: in a folder, or in the store of an agent behind a broker.
 FOLDER_PLACE = "folder:"
 FEED_PERIOD_MS_DEFAULT = 10_000
@@ -91,6 +95,7 @@ class Shared:
 
     peers: names of the listeners; none: all to whom sender keys can be handed. period_ms: a
     topic's epoch, a channel's time to repetition. bloom: whether a channel's frames have a filter.
+    dialect: of a channel; bridge: the name of the channel to which its messages are carried.
     """
 
     name: str
@@ -98,6 +103,13 @@ class Shared:
     peers: tuple[str, ...] = ()
     period_ms: int = EPOCH_MS_DEFAULT
     bloom: str = "omit"
+    dialect: str = DIALECT_SDS
+    bridge: str = ""
+
+    @property
+    def is_cable(self) -> bool:
+        """True for a channel over a cable to a program that is no member: it is not sealed."""
+        return carrier_of(self.url) == "serial"
 
 
 @dataclass(frozen=True)
@@ -133,6 +145,9 @@ class Config:
     explode_s: int = 0
     explode_read: bool = False
     ephemeral: bool = False
+    # A public group is offered to so many peers at a time, drawn anew after a period; 0: to all.
+    share_with: int = 0
+    share_period_ms: int = SHARE_PERIOD_MS_DEFAULT
 
     @property
     def has_lifetimes(self) -> bool:
@@ -146,6 +161,8 @@ class Config:
 
     def listeners(self, shared: Shared) -> list[Peer]:
         """The peers that listen to a topic or channel."""
+        if shared.is_cable:
+            return []
         if not shared.peers:
             return [peer for peer in self.peers if can_listen(peer)]
         return [peer for peer in self.peers if peer.name in shared.peers]

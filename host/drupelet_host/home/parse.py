@@ -16,6 +16,8 @@ from drupelet_host.home.model import (
     CHANNEL_PERIOD_MS_MAX,
     CONFIG_NAME,
     CONFIG_SIZE_MAX,
+    DIALECT_NIM,
+    DIALECTS,
     EPOCH_MS_DEFAULT,
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
@@ -28,6 +30,7 @@ from drupelet_host.home.model import (
     PEERS_CONFIGURED_MAX,
     PERIOD_MS_DEFAULT,
     PROFILES_OF,
+    SHARE_PERIOD_MS_DEFAULT,
     SHARED_MAX,
     Config,
     FeedSettings,
@@ -36,7 +39,7 @@ from drupelet_host.home.model import (
     can_listen,
 )
 from drupelet_host.home.toml_table import ConfigError, Table, shown
-from drupelet_host.home.urls import broker_url, peer_url, shared_url
+from drupelet_host.home.urls import broker_url, channel_url, peer_url, shared_url
 from drupelet_transports.common.url import carrier_of
 
 
@@ -91,6 +94,10 @@ def parse(home: Path, table: Table) -> Config:
         explode_s=_explode_s(table),
         explode_read=table.switch("explode_read", False),
         ephemeral=table.switch("ephemeral", False),
+        share_with=table.number("share_with", 0, 0, PEERS_CONFIGURED_MAX),
+        share_period_ms=table.number(
+            "share_period_ms", SHARE_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX
+        ),
         brokers=tuple(
             read_table(part, home) for part in table.rows("brokers", BROKERS_MAX, "broker")
         ),
@@ -103,8 +110,13 @@ def parse(home: Path, table: Table) -> Config:
     if family != FAMILY_BSP_NAME:
         _check_family(table, config)
     _check_lifetimes(table, config)
+    if config.share_with and config.client != PUBLIC_CLIENT_ID:
+        raise table.wrong(
+            "share_with", 'needs client = "public": other groups are shared with all; leave it out'
+        )
     for key, rows in (("topics", config.topics), ("channels", config.channels)):
         _check_shared(table, key, rows, config)
+    _check_bridges(table, config.channels)
     return config
 
 
@@ -157,12 +169,54 @@ def _shared(
 ) -> tuple[Shared, ...]:
     rows = []
     for part in table.rows(key, SHARED_MAX):
-        name, url, peers = part.name("name"), shared_url(part), part.names("peers")
+        name, peers = part.name("name"), part.names("peers")
         period_ms = part.number(period, default_ms, EPOCH_MS_MIN, high_ms)
-        bloom = part.choice("bloom", ("omit", "small")) if key == "channels" else "omit"
-        rows.append(Shared(name, url, peers, period_ms, bloom))
+        if key == "channels":
+            bloom = part.choice("bloom", ("omit", "small"))
+            dialect = part.choice("dialect", DIALECTS)
+            bridge = part.name("bridge") if part.has("bridge") else ""
+            row = Shared(name, channel_url(part), peers, period_ms, bloom, dialect, bridge)
+            _check_channel(part, row)
+        else:
+            row = Shared(name, shared_url(part), peers, period_ms)
+        rows.append(row)
         part.end()
     return tuple(rows)
+
+
+def _check_channel(part: Table, row: Shared) -> None:
+    if row.dialect == DIALECT_NIM and row.bloom != "omit":
+        raise part.wrong("bloom", f'frames of "{DIALECT_NIM}" always have a filter; leave it out')
+    if row.is_cable and row.peers:
+        raise part.wrong("peers", "whoever is at the cable listens, and no peer; leave it out")
+
+
+def _check_bridges(table: Table, rows: tuple[Shared, ...]) -> None:
+    """Each bridge is between two channels of this home, one of each dialect, and no channel is in
+    two: a message would come back to where it was."""
+    known = {row.name: row for row in rows}
+    bridged: set[str] = set()
+    for row in rows:
+        if not row.bridge:
+            continue
+        other = known.get(row.bridge)
+        if other is None:
+            raise table.wrong(
+                "channels", f"{row.name}: bridge: no channel {row.bridge!r}; add its [[channels]]"
+            )
+        if other.dialect == row.dialect:
+            raise table.wrong(
+                "channels",
+                f'{row.name}: bridge: {other.name} has dialect "{row.dialect}", too; a bridge is'
+                f' between one of "{DIALECTS[0]}" and one of "{DIALECTS[1]}"',
+            )
+        for name in (row.name, other.name):
+            if name in bridged:
+                raise table.wrong(
+                    "channels",
+                    f"{row.name}: bridge: {name} is in a bridge already; name it at one end only",
+                )
+            bridged.add(name)
 
 
 def _announce(table: Table) -> tuple[str, ...]:

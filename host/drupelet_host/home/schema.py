@@ -11,13 +11,17 @@ from drupelet_host.home.model import (
     BUDGET_BYTES_MAX,
     BUDGET_BYTES_MIN,
     CHANNEL_PERIOD_MS_MAX,
+    DIALECT_SDS,
+    DIALECTS,
     EPOCH_MS_DEFAULT,
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
     FEED_PERIOD_MS_DEFAULT,
     MODES,
+    PEERS_CONFIGURED_MAX,
     PERIOD_MS_DEFAULT,
     PROFILES_OF,
+    SHARE_PERIOD_MS_DEFAULT,
 )
 from drupelet_host.home.toml_table import NAME_SIZE_MAX
 
@@ -82,6 +86,12 @@ KEYS = (
         ' and everybody has it. Needs `client = "exploding"`'),
     Key("", "ephemeral", SWITCH, False, "what this member writes is for those who are there now,"
         ' and for no log. Needs `client = "exploding"` or family `mvds`'),
+    Key("", "share_with", NUMBER, 0, 'of a group with `client = "public"`: messages are offered to'
+        " so many peers at a time, drawn at random; to the others what they ask for. With 2 or"
+        " more a message soon reaches all; 0: to all. A topic reaches all in any case", "peers",
+        0, PEERS_CONFIGURED_MAX),
+    Key("", "share_period_ms", NUMBER, SHARE_PERIOD_MS_DEFAULT, "after this the peers of"
+        " `share_with` are drawn anew", "ms", EPOCH_MS_MIN, EPOCH_MS_MAX),
     Key(PEERS, "name", NAME, REQUIRED, "of the peer"),
     Key(PEERS, "id", ID, REQUIRED, "of the peer"),
     Key(PEERS, "url", URL, REQUIRED, "`serial:///dev/ttyACM0?baud=115200`,"
@@ -108,13 +118,18 @@ KEYS = (
     Key(TOPICS, "epoch_ms", NUMBER, "`epoch_ms` of the file", "one payload leaves in each", "ms",
         EPOCH_MS_MIN, EPOCH_MS_MAX),
     Key(CHANNELS, "name", NAME, REQUIRED, "of the channel"),
-    Key(CHANNELS, "url", URL, REQUIRED, _SHARED_URL),
+    Key(CHANNELS, "url", URL, REQUIRED, f"{_SHARED_URL}; or `serial://localhost:2217?plain=1`, a"
+        " cable to one program that speaks SDS and is no member: nothing on it is sealed"),
     Key(CHANNELS, "peers", LIST, (), _LISTENERS),
     Key(CHANNELS, "period_ms", NUMBER, PERIOD_MS_DEFAULT, "what nobody acknowledged is repeated"
         " after it", "ms", EPOCH_MS_MIN, CHANNEL_PERIOD_MS_MAX),
     Key(CHANNELS, "bloom", TEXT, "omit", "`omit` for frames that the JavaScript peer reads;"
         " `small`: a filter of 128 bytes, where all members run this program",
         choices=("omit", "small")),
+    Key(CHANNELS, "dialect", TEXT, DIALECT_SDS, "how frames look, the same at every member: `sds`"
+        " as the JavaScript peer has them, `sds-nim` as nim-sds", choices=DIALECTS),
+    Key(CHANNELS, "bridge", NAME, "none", "another channel of this file, of the other dialect:"
+        " what is said in one of the two is carried to the other"),
     Key(BROKERS, "url", URL, REQUIRED, "of the broker, without a prefix:"
         " `mqtts://broker.example:8883` (TLS) or `mqtt://host:1883`; it holds for all prefixes"
         " there"),

@@ -18,8 +18,11 @@ def broker_url(table: Table, key: str, text: str) -> None:
 
 
 def shared_url(part: Table) -> str:
-    """The URL of a topic or a channel."""
-    text = part.text("url")
+    """The URL of a topic."""
+    return _heard_by_all(part, part.text("url"))
+
+
+def _heard_by_all(part: Table, text: str) -> str:
     url = _parsed(part, "url", text)
     if url.scheme not in _SHARED_CARRIERS:
         raise part.wrong("url", f"only udp: and mqtt: reach several, not {shown(text)}")
@@ -30,6 +33,19 @@ def shared_url(part: Table) -> str:
             membership(url.host, url.options.get("interface", ""))
         except DrupeletError as error:
             raise part.wrong("url", str(error)) from None
+    return text
+
+
+def channel_url(part: Table) -> str:
+    """The URL of a channel: as of a topic, or a plain cable to a program that speaks SDS."""
+    text = part.text("url")
+    url = _parsed(part, "url", text)
+    if url.scheme != "serial":
+        return _heard_by_all(part, text)
+    if not url.plain:
+        raise part.wrong(
+            "url", f"{shown(text)}: a channel's cable has no keys; say so with ?plain=1"
+        )
     return text
 
 

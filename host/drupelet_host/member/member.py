@@ -4,7 +4,7 @@ The agent adds carriers to it; `drupelet stick` without an agent visits a stick 
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drupelet import host_api
 from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
@@ -27,9 +27,11 @@ from drupelet.wire.packed import Packed
 from drupelet_host.base import clock
 from drupelet_host.clients.home_groups import HomeGroups
 from drupelet_host.home.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
+from drupelet_host.home.lifetime import AFTER_READING
 from drupelet_host.keys.key_folder import look
 from drupelet_host.keys.sealing import Sealing
 from drupelet_host.member import family, identity, readings_group
+from drupelet_host.member.chats import Chats
 from drupelet_host.member.live_link import MODES, PROFILES, LiveLink
 from drupelet_host.member.undeliverable import Undeliverable
 from drupelet_host.member.vanishing import Vanishing
@@ -108,14 +110,18 @@ class Member:
         )  # fmt: skip
         self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
+        # Whether somebody sees what enters the log: else no message counts as read by that.
+        self.gives_out = False
         self.vanishing = Vanishing(config)
         self.readings = readings_group.join(self.node, config, self.vanishing.client)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.clients = HomeGroups(self.node, config)
+        self.chats = Chats(self.node, self.store, config)
         self.group_names = {
             self.readings: "readings",
             self.telemetry: "telemetry",
             **self.clients.names,
+            **self.chats.group_names,
         }
         self.numbers: dict[bytes, int] = {}
         self.names = {0: config.name}
@@ -123,6 +129,7 @@ class Member:
             self.add_peer(peer)
         self.node.boot(now_ms)
         self.clients.began()
+        self.chats.began()
         self.vanishing.begin(self.node, self.store, self.readings)
         if self.restored:
             host_api.skip_bundles(self.node, BUNDLES_SKIPPED)
@@ -148,6 +155,7 @@ class Member:
         # Black boxes end here: they are taken in from every peer and handed to none.
         self.node.share(self.telemetry, number, VISIBLE)
         self.clients.add_peer(peer, number)
+        self.chats.add_peer(peer, number)
 
     def remove_peer(self, id: bytes) -> None:
         """Forget a peer; its links are dead. What it sent stays in the log."""
@@ -158,6 +166,7 @@ class Member:
         self._foreign.pop(id, None)
         self.sealing.forget(id)
         self.clients.remove_peer(id)
+        self.chats.remove_peer(number)
         restored.drop(self.store, restored.LOST + id.hex())
         restored.drop(self.store, restored.PEER_GEN + id.hex())
         self.node.remove_peer(number)
@@ -283,12 +292,25 @@ class Member:
             handle, logged.group, logged.source, logged.id, logged.timestamp, body, again
         )
 
-    def took(self, event: Delivered) -> None:
-        """The client has taken an event in; the cursor moves with the next `save`."""
+    def took(self, event: Delivered) -> dict[str, Any] | None:
+        """The client has taken an event in; the cursor moves with the next `save`.
+
+        Returns what is to be told of it, if it is of a chat.
+        """
         if event.group != self.readings or self.stays(event.body):
             self.author.saw(event.handle)
         self.clients.saw(event.group, event.handle)
+        if not self.gives_out and self._waits_for_a_reader(event):
+            self.hold_from(min(event.handle, self._held_from))
+        chat_event = self.chats.saw(event.group, event.handle)
         self._done(event.handle)
+        return chat_event
+
+    def _waits_for_a_reader(self, event: Delivered) -> bool:
+        is_received = event.source != 0 and event.group == self.readings
+        return is_received and bool(
+            family.lifetime_in(self.config, event.body).kind & AFTER_READING
+        )
 
     def _done(self, handle: int) -> None:
         self._taken_through = max(self._taken_through, handle)

@@ -7,7 +7,8 @@ from typing import Any
 from drupelet.base.errors import DrupeletError, PeerError
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
-from drupelet_host.member.status import checked_status, last_status
+from drupelet_host.member.report_shapes import MemberReport, converted
+from drupelet_host.member.status import last_status
 from drupelet_host.requests.connection import open_socket
 from drupelet_host.requests.shapes import (
     ANSWER_SIZE_MAX,
@@ -46,18 +47,19 @@ def ask(
     return answer
 
 
-def live_status(settings: Config) -> dict[str, Any]:
-    """What the running agent says of itself now; {} when none runs, or it does not answer."""
+def live_status(settings: Config) -> MemberReport:
+    """What the running agent says of itself now; an empty report when none answers."""
     try:
         answer = _ask(settings, AskStatus(), STATUS_WAIT_S, is_patient=False)
     except PeerError:  # it only informs
-        return {}
-    return checked_status(answer) if answer is not None else {}
+        return MemberReport()
+    return converted(answer) if answer is not None else MemberReport()
 
 
-def latest_status(settings: Config) -> dict[str, Any]:
+def latest_status(settings: Config) -> MemberReport:
     """What the running agent says of itself, or what an agent or a stick visit said last."""
-    return live_status(settings) or last_status(settings.status_path)
+    live = live_status(settings)
+    return live if live.said_ms else last_status(settings.status_path)
 
 
 def _ask(

@@ -66,6 +66,14 @@ class SayOnChannel(Request, tag="channel"):
     ephemeral: bool = False
 
 
+class TakePartInChat(Request, tag="chat"):
+    """Create a chat, invite a peer to it, join, leave or forget it, or say something in it."""
+
+    action: str
+    chat: str
+    argument: str = ""
+
+
 class Push(Request, tag="push"):
     """Upload the readings to a remote log in a folder."""
 
@@ -80,13 +88,14 @@ class Pull(Request, tag="pull"):
 
 AnyRequest = (
     AskStatus | VisitStick | Reload | ChangeKeys | TellBoard | SendEphemeral | SayOnChannel
+    | TakePartInChat
     | Push | Pull
 )  # fmt: skip
 _decoder = msgspec.json.Decoder(AnyRequest)
 _answer_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def encode(message: Request | dict[str, Any]) -> bytes:
+def encode(message: msgspec.Struct | dict[str, Any]) -> bytes:
     """A request or an answer as one line."""
     return msgspec.json.encode(message) + b"\n"
 

@@ -209,6 +209,30 @@ class SqliteKeeper:
         return rows[0][0] if rows else 0
 
 
+class OwedMessages:
+    """Messages that a bridge brought to a channel and nobody there has acknowledged: their ids.
+
+    What is written is durable with the next commit of the database.
+    """
+
+    def __init__(self, database: ChannelDatabase, channel: bytes) -> None:
+        self._database = database
+        self._channel = channel
+
+    def load(self) -> list[bytes]:
+        """Every id."""
+        query = "SELECT id FROM owed WHERE channel = ?"
+        return [bytes(row[0]) for row in self._database.rows(query, (self._channel,))]
+
+    def add(self, id: bytes) -> None:
+        """Note one. Raises StorageError."""
+        self._database.write("INSERT OR IGNORE INTO owed VALUES (?, ?)", (self._channel, id))
+
+    def remove(self, id: bytes) -> None:
+        """Forget one. Raises StorageError."""
+        self._database.write("DELETE FROM owed WHERE channel = ? AND id = ?", (self._channel, id))
+
+
 def lamport_of(frame: Buffer, size: int) -> bytes:
     """The Lamport value of a kept frame, 8 bytes big-endian: SQLite compares them as they are."""
     decoder = Decoder()

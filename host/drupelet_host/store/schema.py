@@ -91,6 +91,13 @@ def _note_what_is_logged(connection: sqlite3.Connection) -> None:
     )
 
 
+def _note_what_a_bridge_owes(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE owed (channel BLOB NOT NULL, id BLOB NOT NULL, PRIMARY KEY (channel, id))"
+        " WITHOUT ROWID"
+    )
+
+
 def columns_of(connection: sqlite3.Connection) -> set[str]:
     """The columns that a file's table of channel messages has."""
     return {row[1] for row in connection.execute("PRAGMA table_info(messages)")}
@@ -172,5 +179,5 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 STORE = Schema("a drupelet store", 0x44525031, 2, ((2, _begin_store), (3, _add_checksums)))
 CHANNELS = Schema(
     "a drupelet database of channels", 0x44525332, 0,
-    ((1, _begin_channels), (2, _note_what_is_logged)),
+    ((1, _begin_channels), (2, _note_what_is_logged), (3, _note_what_a_bridge_owes)),
 )  # fmt: skip

@@ -10,9 +10,11 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from drupelet.base.errors import DrupeletError
 from drupelet.base.limits import SEAL_REVOKE_SENDS
@@ -33,6 +35,7 @@ from drupelet_host.keys.overview import (
 )
 from drupelet_host.member import identity
 from drupelet_host.member.member import CLONES
+from drupelet_host.member.report_shapes import MemberReport, PeerReport, SharedReport
 from drupelet_host.member.status import DOWN, foreign_text, jams
 from drupelet_host.requests.client import latest_status
 from drupelet_host.store import database
@@ -59,18 +62,17 @@ DAMAGED_SHOWN_MAX = 20
 SILENT_MS_MAX = 60_000
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding; `remedy` is empty when there is nothing to do."""
+class Check(msgspec.Struct, frozen=True):
+    """One finding."""
 
-    name: str
-    state: str
-    text: str
-    remedy: str = ""
+    name: Annotated[str, Meta(description="what was looked at")]
+    state: Annotated[str, Meta(description="ok, warn or fail")]
+    text: Annotated[str, Meta(description="what was seen")]
+    remedy: Annotated[str, Meta(description="empty when there is nothing to do")] = ""
 
     def fields(self) -> dict[str, str]:
         """For JSON."""
-        return dict(vars(self))
+        return msgspec.structs.asdict(self)
 
 
 def examine(home: Path) -> list[Check]:
@@ -129,12 +131,12 @@ def _modes(home: Path) -> Iterator[Check]:
         yield Check("modes", OK, f"{len(paths) - 1} key files, for their owner only")
 
 
-def _lock(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
+def _lock(settings: Config, status: MemberReport) -> Iterator[Check]:
     """Whether an agent runs, and still answers."""
     if not config.locked(settings.home):
         yield Check("agent", WARN, "no agent runs on this home", "start `drupelet agent`")
         return
-    silent_ms = clock.wall_ms() - int(status.get("said_ms", 0))
+    silent_ms = clock.wall_ms() - status.said_ms
     longest_ms = max(SILENT_MS_MAX, 3 * settings.epoch_ms)
     if silent_ms > longest_ms:
         yield Check(
@@ -169,14 +171,16 @@ def _brokers(settings: Config) -> Iterator[Check]:
             yield Check("brokers", OK, f"{row.url}: its files can be used")
 
 
-def _carriers(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
+def _carriers(settings: Config, status: MemberReport) -> Iterator[Check]:
     """What keeps the running agent from its peers, as it said last."""
     if not config.locked(settings.home):
         return
     names = settings.names()
-    rows = [(names.get(row["id"], row["id"]), row) for row in status.get("peers", [])]
-    rows += [(row["name"], row) for key in ("topics", "channels") for row in status.get(key, [])]
-    down = [(name, row["reason"]) for name, row in rows if row.get("state") == DOWN]
+    rows: list[tuple[str, PeerReport | SharedReport]] = [
+        (names.get(row.id, row.id), row) for row in status.peers
+    ]
+    rows += [(row.name, row) for row in (*status.topics, *status.channels)]
+    down = [(name, row.reason) for name, row in rows if row.state == DOWN]
     for name, reason in down:
         yield Check("carriers", WARN, f"{name}: {reason}", "the agent goes on by itself then")
     if rows and not down:
@@ -252,26 +256,26 @@ def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:
         yield Check("epochs", OK, f"{where}: {chain['out_epoch']} out, {chain['in_epoch']} in")
 
 
-def _counters(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
+def _counters(settings: Config, status: MemberReport) -> Iterator[Check]:
     """What the running agent counted: frames that were not the peer's."""
-    for kind, name, text in jams(status, settings.names()):
+    for kind, name, text in jams(status.said_ms, status.peers, settings.names()):
         remedy = (
             "keep strangers out of the broker: users with a password who reach their own topics"
         )
         if kind == CLASS_NAMES[LIVE]:
             remedy += f"; `drupelet rotate {name}` moves the link to topics that they do not know"
         yield Check("jammed", WARN, text, remedy)
-    for peer in status.get("peers", []):
-        name = settings.names().get(peer.get("id"), peer.get("id"))
-        for kind, seal in peer["seals"].items():
-            forged = seal.get("forged", 0)
-            text = f"{name}, {kind}: {forged} forged, {seal.get('replayed', 0)} replayed"
-            if seal.get("muted"):
+    for peer in status.peers:
+        name = settings.names().get(peer.id, peer.id)
+        for kind, seal in peer.seals.items():
+            forged = seal.forged
+            text = f"{name}, {kind}: {forged} forged, {seal.replayed} replayed"
+            if seal.muted:
                 remedy = "somebody floods this link; a new boot of the peer ends it"
                 yield Check("frames", FAIL, f"{text}; it is not listened to any more", remedy)
-            elif seal.get("unknown"):
+            elif seal.unknown:
                 yield Check(
-                    "frames", WARN, f"{text}; {seal['unknown']} of kinds that are not known here",
+                    "frames", WARN, f"{text}; {seal.unknown} of kinds that are not known here",
                     "the peer runs a later version: update this one",
                 )  # fmt: skip
             elif forged > FORGED_MANY:
@@ -280,7 +284,7 @@ def _counters(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
                 yield Check("frames", OK, text)
 
 
-def _identity(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
+def _identity(settings: Config, status: MemberReport) -> Iterator[Check]:
     """Whether the store is that of this id and group, and whether peers are in the same group."""
     group = settings.group
     if settings.store_path.exists():
@@ -292,8 +296,7 @@ def _identity(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
         if wrong:
             yield Check("identity", FAIL, wrong, "the agent does not start before that")
             return
-    peers = status.get("peers", [])
-    foreign = [(row["id"], row["foreign"]) for row in peers if row.get("foreign")]
+    foreign = [(row.id, row.foreign) for row in status.peers if row.foreign]
     for id, count in foreign:
         name = settings.names().get(id, id)
         yield Check("group", WARN, foreign_text(name, count, group),
@@ -373,11 +376,11 @@ def _messages(settings: Config) -> Iterator[Check]:
         yield Check("messages", OK, "every message is as it was written")
 
 
-def _clock(settings: Config, status: dict[str, Any]) -> Iterator[Check]:
+def _clock(settings: Config, status: MemberReport) -> Iterator[Check]:
     """A wrong clock only spoils timestamps; it should be known all the same."""
     now_ms = clock.wall_ms()
     date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(now_ms / 1000))
-    said_ms = int(status.get("said_ms", 0))
+    said_ms = status.said_ms
     if now_ms < CLOCK_MS_MIN:
         yield Check("clock", WARN, f"this machine thinks it is {date} UTC", "set its clock")
     elif said_ms - now_ms > CLOCK_BACK_MS_MAX:

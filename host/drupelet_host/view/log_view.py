@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from drupelet.base.errors import StorageError
 from drupelet.base.hashes import group_id_into
@@ -27,10 +29,14 @@ from drupelet_host.home import config
 from drupelet_host.home.lifetime import AFTER_READING, Lifetime
 from drupelet_host.member import family, identity
 from drupelet_host.member.author_name import author_of
+from drupelet_host.member.report_shapes import MemberReport, PeerReport, SharedReport
 from drupelet_host.requests.client import latest_status
 from drupelet_host.store import database, outbox
 from drupelet_host.store.checksum import row_checksum
 from drupelet_host.view import telemetry_files
+from drupelet_host.view.status_shapes import PeerStatus, Status
+
+_Shared = TypeVar("_Shared", bound=SharedReport)
 
 GROUPS = ("readings", "telemetry")
 _CLIENT_IDS = {"telemetry": TELEMETRY_CLIENT_ID, "commands": COMMANDS_CLIENT_ID}
@@ -344,7 +350,7 @@ class LogView:
         ).fetchone()
         return family.timestamp_of(self.config, bytes(row[0])) if row else bytes(TIMESTAMP_SIZE)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Identity, what the store holds, and what the agent last said of its carriers."""
         held = {group: self.count(group) for group in GROUPS}
         waiting = self.connection.execute(
@@ -352,58 +358,43 @@ class LogView:
         ).fetchone()[0]
         running = config.locked(self.config.home)
         last = latest_status(self.config)
-        return {
-            "name": self.config.name,
-            "id": self.config.id.hex(),
-            "group": self.config.group,
-            "home": str(self.config.home),
-            "running": running,
-            "store_gen": database.meta_int(self.connection, "store_gen", 0),
-            "boot": database.meta_int(self.connection, "boot", 0),
-            "lifetime": family.default_lifetime(self.config).text(),
-            "ephemeral": self.config.ephemeral,
-            "delivered": held["readings"],
-            "telemetry": held["telemetry"],
-            "pending": waiting,
-            "outbox": outbox.waiting(self.connection),
-            "store_bytes": _store_bytes(self.config.store_path),
-            "said_ms": last.get("said_ms", 0),
-            "counters": last.get("counters", {}),
-            "peers": self._peers(last, running),
-            "topics": _shared(last.get("topics", []), running),
-            "channels": _shared(last.get("channels", []), running),
-            "feed": last.get("feed"),
-            "not_learned": last.get("not_learned", []),
-        }
+        return Status(
+            name=self.config.name,
+            id=self.config.id.hex(),
+            group=self.config.group,
+            home=str(self.config.home),
+            running=running,
+            store_gen=database.meta_int(self.connection, "store_gen", 0),
+            boot=database.meta_int(self.connection, "boot", 0),
+            lifetime=family.default_lifetime(self.config).text(),
+            ephemeral=self.config.ephemeral,
+            delivered=held["readings"],
+            telemetry=held["telemetry"],
+            pending=waiting,
+            outbox=outbox.waiting(self.connection),
+            store_bytes=_store_bytes(self.config.store_path),
+            said_ms=last.said_ms,
+            counters=last.counters,
+            peers=self._peers(last, running),
+            topics=_shared(last.topics, running),
+            channels=_shared(last.channels, running),
+            shares_with=last.shares_with if running else None,
+            feed=last.feed,
+            not_learned=last.not_learned,
+        )
 
-    def _peers(self, last: dict[str, Any], running: bool) -> list[dict[str, Any]]:
-        rows_by_id = {row["id"]: row for row in last.get("peers", [])}
+    def _peers(self, last: MemberReport, running: bool) -> list[PeerStatus]:
+        rows_by_id = {row.id: row for row in last.peers}
         peers = []
         for peer in self.config.peers:
-            row = rows_by_id.get(peer.id.hex(), {})
-            peers.append(
-                {
-                    "name": peer.name,
-                    "id": peer.id.hex(),
-                    "url": peer.url,
-                    "state": row.get("state", "unknown") if running else "stopped",
-                    "reason": row.get("reason", "") if running else "",
-                    "heard_ms": row.get("heard_ms", 0),
-                    "outstanding": row.get("outstanding"),
-                    "owed_since_ms": row.get("owed_since_ms", 0),
-                    "undeliverable": row.get("undeliverable", 0),
-                    "pending": row.get("pending", 0),
-                    "more_outstanding": row.get("more_outstanding", False),
-                    "profile": row.get("profile", peer.asked_profile),
-                    "mode": row.get("mode", "batch" if peer.carrier == "stick" else peer.mode),
-                    "mode_now": row.get("mode_now"),
-                    "duplicates": row.get("duplicates"),
-                    "foreign": row.get("foreign", 0),
-                    "round_trip_ms": row.get("round_trip_ms"),
-                    "recovering": row.get("recovering", False),
-                    "seals": row.get("seals", {}),
-                }
-            )
+            row = rows_by_id.get(peer.id.hex()) or PeerReport(id=peer.id.hex(), seals={})
+            known = msgspec.structs.asdict(row) | {
+                "profile": row.profile or peer.asked_profile,
+                "mode": row.mode or ("batch" if peer.carrier == "stick" else peer.mode),
+            }
+            if not running:
+                known |= {"state": "stopped", "reason": ""}
+            peers.append(PeerStatus(name=peer.name, url=peer.url, **known))
         return peers
 
     def export_telemetry(self, folder: Path) -> telemetry_files.Exported:
@@ -447,9 +438,11 @@ class LogView:
         }
 
 
-def _shared(rows: list[dict[str, Any]], running: bool) -> list[dict[str, Any]]:
+def _shared(rows: list[_Shared], running: bool) -> list[_Shared]:
     """What the agent last said of its topics or channels."""
-    return [row if running else {**row, "state": "stopped", "reason": ""} for row in rows]
+    for row in rows if not running else ():
+        row.state, row.reason = "stopped", ""
+    return rows
 
 
 def _store_bytes(path: Path) -> int:

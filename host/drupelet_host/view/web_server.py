@@ -13,7 +13,7 @@ from pathlib import Path
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base.loopback_server import LOOPBACK, LoopbackHandler, LoopbackServer
 from drupelet_host.view.log_view import LogView
-from drupelet_host.view.web_page import ENTRIES_MAX, STYLE, page
+from drupelet_host.view.web_page import ENTRIES_MAX, page, style
 
 _SECRET_SIZE = 16
 _HEADERS = {
@@ -51,7 +51,7 @@ class _Handler(LoopbackHandler):
         if not hmac.compare_digest(given.encode(), head.encode()):
             self.answer(HTTPStatus.NOT_FOUND, "open the whole address\n", "text/plain")
         elif self.path == f"{head}style.css":
-            self.answer(HTTPStatus.OK, STYLE, "text/css")
+            self.answer(HTTPStatus.OK, style(), "text/css")
         elif self.path == head:
             self._page()
         else:

@@ -222,9 +222,8 @@ class AgentHome:
         def is_settled() -> bool:
             self._has_begun()  # raises if it has ended
             status = live_status(settings)
-            peers = status.get("peers", [])
-            owed = [peer for peer in peers if peer["outstanding"] or peer["more_outstanding"]]
-            return bool(status.get("said_ms", 0) > begun_ms and not owed)
+            owed = [peer for peer in status.peers if peer.outstanding or peer.more_outstanding]
+            return status.said_ms > begun_ms and not owed
 
         wait_for(is_settled, f"acknowledgement of what {self.name} has")
 

@@ -87,7 +87,7 @@ def _by_filters(pair: Pair, held: int) -> int:
     """Contact after contact, until B has everything; what follows costs no more."""
     syncs = []
     for end, link in zip((pair.a, pair.b), pair.links, strict=True):
-        host_api.stay_quiet(link)
+        host_api.set_quiet(link, True)
         syncs.append(FilterSync(end.node, end.group, link, pair.draw.randrange))
     frame = bytearray(FRAME_SIZE_MAX)
     for epoch in range(_EPOCHS_MAX):

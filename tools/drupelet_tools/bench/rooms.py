@@ -139,12 +139,12 @@ TOOLS = House(
         "telemetry": set(),
         "flash": {"bounded", "image"},
         "image": {"flash"},
-        "docs": {"flash"},
         "m3": {"flash", "image", "terminal"},
         "pico": {"demo", "flash", "image", "terminal"},
         "demo": {"flash", "image", "pico", "telemetry", "terminal"},
         "sim": {"bounded", "flash", "telemetry"},
         "bench": {"descriptor_line", "flash", "image", "m3", "pico", "sim", "telemetry"},
+        "docs": {"bench", "flash"},
         "cli": {"bench", "demo", "flash", "sim", "telemetry"},
     },
 )

@@ -3,16 +3,19 @@
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import drupelet
 from drupelet_tools.bench.columns import Column, Row
 from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash.checks import source_commit
 from drupelet_tools.flash.errors import BuildError
 
 if TYPE_CHECKING:
@@ -68,17 +71,37 @@ class Table:
     cells: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
 
+def origin() -> dict[str, Any]:
+    """What was run, of which commit, when and on what machine."""
+    return {
+        "command": shlex.join(["drupelet", *sys.argv[1:]]),
+        "commit": source_commit(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": machine(),
+    }
+
+
+def json_text(values: Mapping[str, Any]) -> str:
+    """A run as JSON with a line for each row, so that two runs can be compared line by line."""
+    parts = []
+    for name, value in values.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and value:
+            lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in value)
+            text = f"[\n{lines}\n ]"
+        parts.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def show(
     tables: Sequence[Table],
     rows: Sequence[Row],
     as_json: bool,
     more: Mapping[str, Sequence[Row]] | None = None,
 ) -> None:
-    """Print all `rows` and `more` as JSON, or the tables that were made of them."""
+    """Print `rows`, `more` and their origin as JSON, or the tables that were made of them."""
     if as_json:
-        told = {"machine": machine(), "rows": list(rows), **(more or {})}
-        json.dump(told, sys.stdout, indent=1, ensure_ascii=False)
-        print()
+        print(json_text({**origin(), "rows": list(rows), **(more or {})}), end="")
         return
     from rich.console import Console
 

@@ -173,6 +173,7 @@ def trace(
             help="What the board printed; standard input if not given.",
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:  # fmt: skip
     """Print a board's traceback with the files, lines and names of the source."""
     from drupelet_tools.flash.trace import Trace
@@ -189,7 +190,11 @@ def trace(
     except ValueError as error:
         typer.echo(f"drupelet flash: {file}: {error}", err=True)
         raise typer.Exit(1) from None
-    for line in known.translated(text).splitlines():
+    lines = known.translated(text).splitlines()
+    if as_json:
+        output.print_json({"lines": lines, "places": known.places(text)})
+        return
+    for line in lines:
         output.line(output.printable(line))
 
 

@@ -51,6 +51,15 @@ class Trace:
                 line -= first - 1
         return file, line
 
+    def places(self, text: str) -> list[dict[str, str | int]]:
+        """File, line and function of each line of a traceback, as the source has them."""
+        rows: list[dict[str, str | int]] = []
+        for match in _PLACE.finditer(text):
+            file, line = self.place(match[1], int(match[2]))
+            function = self.names.get(match[3], match[3])
+            rows.append({"file": file, "line": line, "function": function})
+        return rows
+
     def translated(self, text: str) -> str:
         """A text with each place and name of a traceback in it as the source has them."""
 

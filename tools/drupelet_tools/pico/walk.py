@@ -214,9 +214,9 @@ class _Walk:
                 count = sum(1 for _ in view.entries("readings"))
             finally:
                 view.close()
-            seals = status["peers"][0].get("seals") or {}
-            self.result.forged = sum(seal["forged"] for seal in seals.values())
-            return count >= self.result.expected and not status["peers"][0]["outstanding"]
+            peer = status.peers[0]
+            self.result.forged = sum(seal.forged for seal in peer.seals.values())
+            return count >= self.result.expected and not peer.outstanding
 
         self._until(settled, "delivery of all messages")
 

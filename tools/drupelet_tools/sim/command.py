@@ -94,15 +94,21 @@ def run(
 def replay(
     seed: Annotated[int, typer.Argument(help="The seed of the world.")],
     kind: Kind = "",
+    as_json: AsJson = False,
 ) -> None:
     """Run a seed twice and compare what happened, to the last bit of every frame."""
     from drupelet_tools.sim.seeds import run_seed
 
     first, second = (run_seed(seed, kind) for _ in range(2))
     same = first.digest == second.digest and first.violation == second.violation
-    typer.echo(f"{first.digest} {'the same twice' if same else 'and then ' + second.digest}")
-    if first.violation:
-        typer.echo(first.violation)
+    if as_json:
+        digests = [first.digest, second.digest]
+        figures = {"seed": seed, "kind": first.kind, "digests": digests, "same": same}
+        typer.echo(json.dumps({**figures, "violation": first.violation}))
+    else:
+        typer.echo(f"{first.digest} {'the same twice' if same else 'and then ' + second.digest}")
+        if first.violation:
+            typer.echo(first.violation)
     if not same:
         raise typer.Exit(1)
 

@@ -191,7 +191,7 @@ class Person:
         self.blooms = {}
         if blooms:
             for other, link in self.links.items():
-                host_api.stay_quiet(link)
+                host_api.set_quiet(link, True)
                 self.blooms[other] = FilterSync(self.node, self.group, link, rng.randrange)
         self.topic: Topic | None = None
         self.news = 0  # what came or was written: moves whenever a topic may have more to say

@@ -351,21 +351,16 @@ def picture(chart: Chart) -> str:
     return re.sub(r"(\d\.\d)\d+(?=[^\d\w%])", r"\1", drawn)
 
 
-def spark(points: list[tuple[int, float]], label: str) -> str:
-    """A small still curve of a device's readings; empty for fewer than two."""
+def spark(points: list[tuple[int, float]]) -> str:
+    """The points of a small still curve of readings, 300 by 44; "" of fewer than two."""
     if len(points) < 2:
         return ""
     times, values = [at for at, _ in points], [value for _, value in points]
     wide, low = max(times) - min(times) or 1, min(values)
     high = max(values) - low or 1
-    told = " ".join(
+    return " ".join(
         f"{300 * (at - times[0]) / wide:.0f},{40 - 36 * (value - low) / high:.1f}"
         for at, value in points
-    )
-    return (
-        '<svg class="spark" viewBox="0 0 300 44" preserveAspectRatio="none" role="img"'
-        f' aria-label="{label}">'
-        f'<polyline points="{told}"/></svg>'
     )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from string import Template
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from drupelet_host.base.atomic_write import atomic_write
 from drupelet_tools.telemetry import charts, sections
@@ -20,97 +23,6 @@ TITLE = "Drupelet fleet report"
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
 DEVICES_MAX = 120  # that the page lists; more make it too large for a phone
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-# Charts are drawn twice: as a still picture in the page, and live in its place. Colours of
-# axes follow the page's light or dark scheme.
-LIVE = """\
-(function () {
-  var dark = matchMedia("(prefers-color-scheme: dark)");
-  var specs = %s;
-  function draw() {
-    var ink = dark.matches ? "#c4cad1" : "#33383d";
-    var line = dark.matches ? "#4a5157" : "#d9dde1";
-    var axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line,
-      tickColor: line, labelFontSize: 12, titleFontSize: 12 };
-    var config = { axis: axis, view: { stroke: null },
-      legend: { labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12 } };
-    Object.keys(specs).forEach(function (name) {
-      var place = document.getElementById("chart-" + name);
-      var narrow = place.clientWidth < 480;
-      var spec = JSON.parse(JSON.stringify(specs[name]));
-      (spec.layer || [spec]).forEach(function (part) {
-        var own = part.encoding || {};
-        [own.color, own.strokeDash].forEach(function (channel) {
-          if (narrow && channel && channel.legend) { channel.legend.columns = 2; }
-        });
-        if (narrow && own.y && own.y.axis) { own.y.axis.labelLimit = 110; }
-      });
-      vegaEmbed(place, spec, { actions: false, renderer: "svg", config: config })
-        .then(function () { place.dataset.drawn = "yes"; });
-    });
-  }
-  draw();
-  dark.addEventListener("change", draw);
-})();
-"""
-
-
-# What the page does without the charts: a device's page opens when it is asked for, is found by
-# its name, and a table sorts by the head that is pressed.
-PAGE = """\
-(function () {
-  function show() {
-    var wanted = location.hash.slice(1);
-    try { wanted = decodeURIComponent(wanted); } catch (odd) { /* an id with a bare % */ }
-    var page = wanted && document.getElementById(wanted);
-    if (page && page.tagName === "DETAILS") { page.open = true; page.hidden = false;
-      page.scrollIntoView(); }
-  }
-  addEventListener("hashchange", show);
-  show();
-  var find = document.getElementById("find");
-  if (find) {
-    find.addEventListener("input", function () {
-      var wanted = find.value.toLowerCase();
-      document.querySelectorAll("#devices > details").forEach(function (page) {
-        var told = page.firstElementChild.textContent + " " + page.id;
-        page.hidden = told.toLowerCase().indexOf(wanted) < 0;
-      });
-    });
-  }
-  function value(row, at) {
-    var text = row.children[at].textContent.trim();
-    var told = text.match(/^[+-]?[\\d,]*\\.?\\d+(?=$|[^\\d-])/);
-    return told ? parseFloat(told[0].replace(/,/g, "")) : text.toLowerCase();
-  }
-  document.querySelectorAll("thead").forEach(function (top) {
-    var body = top.parentElement.tBodies[0];
-    var heads = top.rows[0].children;
-    if (body.rows.length < 3) { return; }
-    Array.prototype.forEach.call(heads, function (head, at) {
-      head.tabIndex = 0;
-      head.classList.add("sorts");
-      function sort() {
-        var down = head.getAttribute("aria-sort") === "descending";
-        Array.prototype.forEach.call(heads, function (other) {
-          other.removeAttribute("aria-sort"); });
-        head.setAttribute("aria-sort", down ? "ascending" : "descending");
-        var rows = Array.prototype.filter.call(body.rows, function (row) {
-          return !row.classList.contains("total"); });
-        rows.sort(function (one, other) {
-          var a = value(one, at), b = value(other, at);
-          if (typeof a !== typeof b) { return typeof a === "number" ? -1 : 1; }
-          return (a < b ? 1 : a > b ? -1 : 0) * (down ? -1 : 1);
-        });
-        rows.forEach(function (row) { body.insertBefore(row, body.querySelector(".total")); });
-      }
-      head.addEventListener("click", sort);
-      head.addEventListener("keydown", function (event) {
-        if (event.key === "Enter") { sort(); } });
-    });
-  });
-})();
-"""
 
 
 def build(
@@ -216,23 +128,37 @@ def shown_devices(all_figures: Figures) -> list[Row]:
     return [row for row in devices if row["device"] in chosen]
 
 
+@cache
+def _environment() -> Environment:
+    """The templates in page/, which escape every text that is none of ours."""
+    return Environment(
+        loader=PackageLoader(__package__, "page"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _own(name: str) -> Markup:
+    """A style sheet or script of ours, which goes into the page as it is."""
+    return Markup((resources.files(__package__) / "page" / name).read_text("utf-8"))  # noqa: S704
+
+
 def render(all_figures: Figures) -> str:
     """The whole page."""
     drawn = charts.charts(all_figures)
     shown = {**all_figures, "devices": shown_devices(all_figures)}
-    pictures = {name: charts.picture(chart) for name, chart in drawn.items()}
-    specs = ",".join(f'"{name}":{charts.specification(chart)}' for name, chart in drawn.items())
-    scripts = f"<script>\n{PAGE}</script>"
-    if drawn:
-        live = LIVE.replace("%s", "{" + specs + "}")
-        scripts += (
-            f'\n<script type="module">\n{charts.bundle()}\n</script>\n'
-            f'<script type="module">\n{live}</script>'
+    specifications = {name: charts.specification(chart) for name, chart in drawn.items()}
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            title=TITLE,
+            style=_own("report.css"),
+            script=_own("report.js"),
+            charts_script=_own("charts.js"),
+            # Both escape what is theirs: pictures as SVG, specifications for a script element.
+            pictures={name: Markup(charts.picture(chart)) for name, chart in drawn.items()},  # noqa: S704
+            specifications={name: Markup(text) for name, text in specifications.items()},  # noqa: S704
+            bundle=Markup(charts.bundle()) if drawn else "",  # noqa: S704
+            **sections.content(shown),
         )
-    text = (resources.files(__package__) / "template.html").read_text("utf-8")
-    return Template(text).substitute(
-        title=TITLE,
-        subtitle=sections.subtitle(shown),
-        body=sections.body(shown, pictures),
-        scripts=scripts,
     )

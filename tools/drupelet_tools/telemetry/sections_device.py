@@ -1,76 +1,65 @@
-"""A page per device inside the report: its facts, what needs attention, its records."""
+"""What stands on a device's page in the report: facts, what needs attention, records."""
 
 from __future__ import annotations
 
-from html import escape
+from typing import Any
 
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.analyses import span
-from drupelet_tools.telemetry.charts import spark
-from drupelet_tools.telemetry.figures import Figures
-from drupelet_tools.telemetry.sections_html import (
+from drupelet_tools.telemetry.cells import (
     DASH,
+    Cell,
+    Cells,
     Row,
     between,
     delivered,
     moment,
-    name,
     number,
     percent,
     significant,
     table,
     trend,
 )
+from drupelet_tools.telemetry.charts import spark
+from drupelet_tools.telemetry.figures import Figures
 
 OPEN_MAX = 8  # pages that stand open; of a larger fleet they open when they are asked for
 CAUSES_MAX = 20
 
 
-def devices(found: Figures) -> str:
-    """All device pages."""
+def device_pages(found: Figures) -> dict[str, Any]:
+    """Whether the pages stand open, and what is on each."""
     own: dict[str, list[Row]] = {}
     for line in found["attention"]:
         own.setdefault(line["device"], []).append(line)
-    is_open = len(found["devices"]) <= OPEN_MAX
-    pages = [_device(row, own.get(row["device"], []), is_open) for row in found["devices"]]
-    find = ""
-    if not is_open:
-        find = (
-            '<p class="find"><label>Find a device <input type="search" id="find" '
-            'autocomplete="off"></label></p>'
-        )
-    return f'<h2>Devices</h2>{find}<div id="devices">{"".join(pages)}</div>'
+    pages = [_page(row, own.get(row["device"], [])) for row in found["devices"]]
+    return {"are_open": len(pages) <= OPEN_MAX, "pages": pages}
 
 
-def _device(row: Row, lines: list[Row], is_open: bool) -> str:
-    counted = [(escape(what), number(value)) for what, value in row["traffic"]["records"].items()]
-    items = "".join(
-        f'<li class="level{line["level"]}">{escape(line["what"])}</li>' for line in lines
-    )
-    told = f'<ul class="attention">{items}</ul>' if items else ""
-    curve = spark(row["battery"]["mv_curve"], "Battery voltage over time")
-    metrics = [(f"<code>{escape(what)}</code>", _metric(v)) for what, v in row["metrics"].items()]
-    return (
-        f'<details id="device-{escape(row["device"])}"{" open" if is_open else ""}>'
-        f"<summary>{name(row)}</summary>"
-        f'{told}{curve}<div class="pair">'
-        f"{table('Facts', ['Fact', 'Value'], _facts(row), whole=True)}<div>"
-        f"{table('Under the names that Memfault uses', ['Metric', 'Value'], metrics)}"
-        f"{table('Frames and records', ['Kind', 'Count'], counted) if counted else ''}"
-        "</div></div></details>"
-    )
+def _page(row: Row, lines: list[Row]) -> dict[str, Any]:
+    counted = [(what, number(value)) for what, value in row["traffic"]["records"].items()]
+    metrics = [(Cell(what, is_code=True), _metric(v)) for what, v in row["metrics"].items()]
+    return {
+        "id": row["device"],
+        "name": str(row["label"]),
+        "lines": lines,
+        "curve": spark(row["battery"]["mv_curve"]),
+        "facts": table("Facts", ["Fact", "Value"], _facts(row), whole=True),
+        "metrics": table("Under the names that Memfault uses", ["Metric", "Value"], metrics),
+        "records": table("Frames and records", ["Kind", "Count"], counted) if counted else None,
+    }
 
 
 def _metric(value: float) -> str:
     return number(value) if float(value).is_integer() else significant(value)
 
 
-def _facts(row: Row) -> list[tuple[str, str]]:
+def _facts(row: Row) -> list[Cells]:
     health, seen = row["health"], row["presence"]
-    facts = [
-        ("Device id", f"<code>{escape(row['device'])}</code>"),
-        ("Carrier", escape(row["carriers"]) or DASH),
-        ("Board of the current table", escape(row["board_label"] or "none")),
+    facts: list[Cells] = [
+        ("Device id", Cell(row["device"], is_code=True)),
+        ("Carrier", row["carriers"] or DASH),
+        ("Board of the current table", row["board_label"] or "none"),
         ("Time in the log (h)", significant(row["hours"])),
         ("First sign (UTC)", moment(seen["first_wall_ms"])),
         ("Last sign (UTC)", moment(seen["last_wall_ms"])),
@@ -98,8 +87,8 @@ def _wait(wait: Row) -> str:
     return f"{span(wait['p50_ms'])} ({' to '.join(ends)})"
 
 
-def _power(row: Row) -> list[tuple[str, str]]:
-    facts = []
+def _power(row: Row) -> list[Cells]:
+    facts: list[Cells] = []
     life, battery = row["life"], row["battery"]
     if life is not None:
         told = f"{number(life['days'])} ({between(life['days_low'], life['days_high'])})"
@@ -116,7 +105,7 @@ def _power(row: Row) -> list[tuple[str, str]]:
     return facts
 
 
-def _trends(row: Row) -> list[tuple[str, str]]:
+def _trends(row: Row) -> list[Cells]:
     """Trends over the device's boots; those with too few boots are left out."""
     kinds = (
         ("mah_per_day", "Trend of charge per day, modelled (mAh/day per day)"),
@@ -126,15 +115,15 @@ def _trends(row: Row) -> list[tuple[str, str]]:
     return [(what, trend(row["trends"][name])) for name, what in kinds if row["trends"][name]]
 
 
-def _away(row: Row) -> list[tuple[str, str]]:
-    facts = []
+def _away(row: Row) -> list[Cells]:
+    facts: list[Cells] = []
     for at, away in enumerate(row["presence"]["outage_list"][:5], 1):
         told = f"{span(away['ms'])} from {moment(away['from_wall_ms'])}"
         facts.append((f"Away, {at}.", told))
     reasons = row["health"]["reasons"]
     if reasons:
         shown = "; ".join(reasons[:CAUSES_MAX])
-        facts.append(("Quarantine", escape(shown)))
+        facts.append(("Quarantine", shown))
     return facts
 
 
@@ -146,4 +135,4 @@ def _causes(causes: list[int | None]) -> str:
     listed = [
         f"{cause} ({count} times)" if count > 1 else cause for cause, count in counts.items()
     ]
-    return escape(", ".join(listed[:CAUSES_MAX]))
+    return ", ".join(listed[:CAUSES_MAX])

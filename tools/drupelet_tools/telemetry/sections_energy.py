@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from html import escape
+from typing import Any
 
 from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.figures import Figures
-from drupelet_tools.telemetry.sections_html import (
+from drupelet_tools.telemetry.cells import (
     DASH,
+    Cell,
+    Cells,
     Row,
+    Table,
     between,
-    figure,
     link,
-    name,
     number,
     percent,
     significant,
     table,
     trend,
 )
-
-MODELLED = """\
-<p class="note"><b>Modelled, not measured</b>: time in each power state times the current that a
-table gives for one real board. Low and high are the ends of the table's spread.</p>"""
-
-LIVES = """\
-<p class="note"><b>Modelled life</b> is that of a full battery at the use on record; value and
-interval are the middle and 90 % of 2,000 draws from the spreads of the board's and the battery's
-figures. <b>Measured
-life</b> is the fall of the battery's own readings, drawn out from full to empty. They agree where
-their intervals meet.</p>"""
+from drupelet_tools.telemetry.figures import Figures
 
 
-def life(all_figures: Figures, pictures: dict[str, str]) -> str:
+def life(all_figures: Figures) -> dict[str, Any]:
     """Battery life per device: modelled and measured in columns of their own."""
     heads = ["Device", "<Battery", "Modelled (days)", "Modelled, 90 % interval (days)",
              "Modelled (mAh/day)", "Modelled, 90 % interval (mAh/day)", "Lost by itself, modelled",
@@ -43,31 +33,24 @@ def life(all_figures: Figures, pictures: dict[str, str]) -> str:
         for row in all_figures["devices"]
         if row["life"] is not None or row["battery"]["readings"]
     ]
-    chart = figure("life", pictures.get("life", ""), "Battery life of each device with intervals")
-    volts = figure("volts", pictures.get("volts", ""), "Battery voltage over time")
-    parts = [f"<h2>Battery life</h2>{chart}"]
-    if not rows:
-        parts.append(
-            '<p class="note">No device has a table of currents for its board and a battery, '
-            "and none logged its battery.</p>"
-        )
-        return "".join(parts)
-    parts.append(table("Life from full to empty", heads, rows))
-    parts.append(LIVES)
-    parts += [_battery(battery) for battery in all_figures["batteries"]]
-    if any(row["battery"]["readings"] for row in all_figures["devices"]):
-        parts.append(volts + _voltages(all_figures))
-    return "".join(parts)
+    has_readings = any(row["battery"]["readings"] for row in all_figures["devices"])
+    return {
+        "lives": table("Life from full to empty", heads, rows) if rows else None,
+        "batteries": [_battery(battery) for battery in all_figures["batteries"]],
+        "voltages": _voltages(all_figures) if has_readings else None,
+    }
 
 
-def _life_line(row: Row) -> tuple[str, ...]:
+def _life_line(row: Row) -> Cells:
     lifetime, battery, both = row["life"], row["battery"], row["comparison"]
-    agree = DASH if both is None else "yes" if both["agree"] else '<span class="warn">no</span>'
+    agree: str | Cell = DASH
+    if both is not None:
+        agree = "yes" if both["agree"] else Cell("no", is_warning=True)
     if lifetime is None:
         modelled: tuple[str, ...] = (DASH,) * 6
     else:
         modelled = (
-            escape(lifetime["battery"]),
+            lifetime["battery"],
             number(lifetime["days"]),
             between(lifetime["days_low"], lifetime["days_high"]),
             significant(lifetime["mah_per_day"]),
@@ -85,13 +68,8 @@ def _life_line(row: Row) -> tuple[str, ...]:
     )
 
 
-def _battery(battery: Row) -> str:
-    assumed = ""
-    if battery["assumed"]:
-        assumed = (
-            " <b>Assumed:</b> nobody told which battery these devices have; name it with"
-            " --battery or in a fleet file."
-        )
+def _battery(battery: Row) -> dict[str, Any]:
+    """A battery's table in words, and whether it was assumed."""
     stand_ins = [
         what
         for what in ("capacity_mah", "usable", "self_discharge_year", "protection_ma")
@@ -100,15 +78,15 @@ def _battery(battery: Row) -> str:
     stand_ins += [
         what for what in ("by_load", "by_temperature") if battery[what]["spread"]["unknown"]
     ]
-    told = (
+    text = (
         f"Battery: {battery['label']}, table {battery['version']}."
         f" Sources: {battery['source']}. Stand-ins of ours:"
         f" {', '.join(what.replace('_', ' ') for what in stand_ins) or 'none'}."
     )
-    return f'<p class="note">{escape(told)}{assumed}</p>'
+    return {"text": text, "is_assumed": battery["assumed"]}
 
 
-def _voltages(all_figures: Figures) -> str:
+def _voltages(all_figures: Figures) -> Table:
     heads = ["Device", "Readings", "First (mV)", "Last (mV)", "Lowest (mV)",
              "One reading's error (mV)", "Trend as read (mV/day)", "With warmth (mV per °C)",
              "Trend at one temperature (mV/day)"]  # fmt: skip
@@ -128,40 +106,28 @@ def _voltages(all_figures: Figures) -> str:
         for told in [row["battery"]]
         if told["readings"]
     ]
-    return table("Battery voltage, measured", heads, rows) + (
-        '<p class="note">Trends are medians of the slopes between all pairs of days, with 95 % '
-        "intervals widened for days that hang together (Theil and Sen). What warmth does to a "
-        "cell is taken from within the days.</p>"
-    )
+    return table("Battery voltage, measured", heads, rows)
 
 
-def charge(all_figures: Figures, pictures: dict[str, str]) -> str:
+def charge(all_figures: Figures) -> dict[str, Any]:
     """Charge by power state and by what it was spent on."""
     modelled = [row for row in all_figures["devices"] if row["mah_modelled"] is not None]
-    without = [name(row) for row in all_figures["devices"] if row["mah_modelled"] is None]
-    chart = figure(
-        "charge",
-        pictures.get("charge", ""),
-        "Modelled charge of each device by power state, in mAh",
-    )
-    parts = [f"<h2>Charge by power state</h2>{MODELLED}{chart}"]
-    if modelled:
-        parts.append(_charge_table(modelled))
-        parts.append(_spent(all_figures, modelled, pictures.get("spent", "")))
-    parts += [_currents(board) for board in all_figures["tables"]]
-    if without:
-        named = ", ".join(without)
-        parts.append(f'<p class="note">No current table, so no charge, for: {named}.</p>')
-    return "".join(parts)
+    without = [row["label"] for row in all_figures["devices"] if row["mah_modelled"] is None]
+    return {
+        "states": _charge_table(modelled) if modelled else None,
+        "spent": _spent(all_figures, modelled) if modelled else None,
+        "boards": [_currents(board) for board in all_figures["tables"]],
+        "without": ", ".join(map(str, without)),
+    }
 
 
-def _charge_table(devices: list[Row]) -> str:
+def _charge_table(devices: list[Row]) -> Table:
     """Charge with the time below it, a column per state that occurs."""
     names = {row["state"]: row["name"] for device in devices for row in device["charge"]}
     states = sorted(names, key=lambda state: (state < 0, state))
     heads = ["Device", "Total (mAh)", "Low (mAh)", "High (mAh)"]
     heads += [f"{names[state].capitalize()} (mAh, {_unit(state)})" for state in states]
-    rows = []
+    rows: list[Cells] = []
     for device in devices:
         own = {row["state"]: row for row in device["charge"]}
         cells = [_charge_cell(own.get(state), state) for state in states]
@@ -174,19 +140,19 @@ def _unit(state: int) -> str:
     return "s" if state <= len(codes.STATES) else "times"
 
 
-def _charge_cell(row: Row | None, state: int) -> str:
+def _charge_cell(row: Row | None, state: int) -> str | Cell:
     if row is None:
         return DASH
     count = number(row["ms"] / 1000, 1, " s") if _unit(state) == "s" else number(row["count"])
-    return f"{significant(row['mah']) if state >= 0 else DASH}<br><small>{count}</small>"
+    return Cell(significant(row["mah"]) if state >= 0 else DASH, below=count)
 
 
-def _spent(all_figures: Figures, devices: list[Row], picture: str) -> str:
+def _spent(all_figures: Figures, devices: list[Row]) -> Table:
     whole = all_figures["fleet"]["spent"]
     names = list(whole)
     heads = ["Device", *(f"{what.capitalize()} (mAh)" for what in names), "Moved (kB)",
              "Charge per kB (mAh)"]  # fmt: skip
-    rows = [
+    rows: list[Cells] = [
         (
             link(row),
             *(significant(row["spent"].get(what)) for what in names),
@@ -196,35 +162,26 @@ def _spent(all_figures: Figures, devices: list[Row], picture: str) -> str:
         for row in devices
     ]
     fleet = all_figures["fleet"]
-    total = (
+    total: Cells = (
         "Fleet",
         *(significant(whole[what]) for what in names),
         number(fleet["delivered_kb"], 1),
         significant(fleet["mah_per_kb"]),
     )
-    chart = figure("spent", picture, "What the fleet's charge was spent on, in mAh")
-    return (
-        f"<h3>What it was spent on</h3>{chart}"
-        f"{table('Modelled charge by operation', heads, rows, total)}"
-        '<p class="note">Sending and receiving are shared out by the bytes of each kind of '
-        "record; receiving without a byte is listening. Retransmission is the share of repeated "
-        "sends. A device's kB are content that crossed its links once; the fleet's are content "
-        "delivered at members other than the author.</p>"
-    )
+    return table("Modelled charge by operation", heads, rows, total)
 
 
-def _currents(board: Row) -> str:
-    """The current table of a board, with the source of each figure."""
+def _currents(board: Row) -> dict[str, Any]:
+    """The current table of a board, with the source of each figure, and what it is in words."""
     heads = ["Power state", "<Carrier", "Current (mA)", "Low (mA)", "High (mA)", "<Source"]
-    rows = [
+    rows: list[Cells] = [
         (
-            escape(codes.STATES[int(state)]),
-            escape(", ".join(row["carriers"])) or "any",
+            codes.STATES[int(state)],
+            ", ".join(row["carriers"]) or "any",
             significant(row["typical_ma"]),
             significant(row["low_ma"]),
             significant(row["high_ma"]),
-            ('<span class="warn">stand-in</span> ' if row["unknown"] else "")
-            + escape(row["source"]),
+            Cell(row["source"], mark="stand-in" if row["unknown"] else ""),
         )
         for state, currents in sorted(board["currents"].items())
         for row in currents
@@ -234,8 +191,8 @@ def _currents(board: Row) -> str:
     unknown = [row["name"].replace("_", " ") for row in board["operations"]
                if row["charge_uc"]["unknown"]]  # fmt: skip
     operations = f" Left out, not known: charge of {', '.join(unknown)}." if unknown else ""
-    told = (
+    text = (
         f"Currents of {board['label']}, {board['voltage_v']} V, table {board['version']}. "
         f"Sources: {board['source']}.{left_out}{operations}"
     )
-    return f'<p class="note">{escape(told)}</p>' + table("Currents used", heads, rows)
+    return {"text": text, "currents": table("Currents used", heads, rows)}

@@ -1,10 +1,13 @@
-"""Pieces of HTML: numbers as text, tables, charts in their places."""
+"""What the report's page shows in its tables: figures as texts, cells, tables. No HTML here.
+
+The template escapes every text (page/macros.html), so that what a board says stays text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
 
 from drupelet_tools.telemetry.codes import WALL_MS_MAX
@@ -12,6 +15,43 @@ from drupelet_tools.telemetry.codes import WALL_MS_MAX
 Row = dict[str, Any]
 LONG_LINES = 25  # a longer table scrolls within its own frame
 DASH = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with what belongs to it; a plain `str` does for a cell without."""
+
+    text: str
+    device: str = ""  # a link to this device's own page
+    mark: str = ""  # a warning in front
+    note: str = ""  # in small letters behind
+    below: str = ""  # in small letters on a line of its own
+    is_warning: bool = False
+    is_code: bool = False
+
+
+Cells = Sequence[str | Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page; a long one scrolls within its own frame unless it is seen `whole`."""
+
+    caption: str
+    heads: Sequence[str]  # one that starts with `<` is of a column of text
+    rows: Sequence[Cells]
+    total: Cells = field(default=())
+    whole: bool = False
+
+    @property
+    def columns(self) -> list[tuple[str, bool]]:
+        """Each head, and whether its column is text."""
+        return [(head.removeprefix("<"), head.startswith("<")) for head in self.heads]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it scrolls."""
+        return len(self.rows) + bool(self.total) > LONG_LINES and not self.whole
 
 
 def number(value: float | None, digits: int = 0, unit: str = "") -> str:
@@ -67,74 +107,34 @@ def between(low: float | None, high: float | None, digits: int = 0) -> str:
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
-def trend(row: Row | None, digits: int = 3) -> str:
+def trend(row: Row | None, digits: int = 3) -> str | Cell:
     """A slope with its interval; one that is not told apart from none says so."""
     if row is None:
         return DASH
-    told = f"{row['slope']:+.{digits}f} <small>({row['low']:+.{digits}f} to"
-    told += f" {row['high']:+.{digits}f})</small>"
-    return told if row["found"] else f"{told} <small>not told apart from none</small>"
+    note = f"({row['low']:+.{digits}f} to {row['high']:+.{digits}f})"
+    note += "" if row["found"] else " not told apart from none"
+    return Cell(f"{row['slope']:+.{digits}f}", note=note)
 
 
 def table(
-    caption: str,
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    total: Sequence[str] = (),
-    *,
+    caption: str, heads: Sequence[str], rows: Iterable[Cells], total: Cells = (), *,
     whole: bool = False,
-) -> str:
-    """A table whose cells are safe HTML already; heads that start with `<` are text columns.
-
-    A long one scrolls within its own frame unless it is to be seen `whole`.
-    """
-    text = [head.startswith("<") for head in heads]
-    top = "".join(
-        f"<th{_class(is_text)}>{escape(head.removeprefix('<'))}</th>"
-        for head, is_text in zip(heads, text, strict=True)
-    )
-    lines = [_line(row, text, "") for row in rows]
-    if total:
-        lines.append(_line(total, text, ' class="total"'))
-    long = " long" if len(lines) > LONG_LINES and not whole else ""
-    return (
-        f'<div class="scroll{long}"><table><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+) -> Table:  # fmt: skip
+    """A table, whose rows all have a cell for each head."""
+    lines = list(rows)
+    for line in [*lines, *([total] if total else [])]:
+        assert len(line) == len(heads), (caption, line)
+    return Table(caption, heads, lines, total, whole)
 
 
-def _class(is_text: bool) -> str:
-    return ' class="text"' if is_text else ""
-
-
-def _line(cells: Sequence[str], text: list[bool], attribute: str) -> str:
-    first, *rest = cells
-    columns = "".join(
-        f"<td{_class(is_text)}>{cell}</td>" for cell, is_text in zip(rest, text[1:], strict=True)
-    )
-    return f"<tr{attribute}><th>{first}</th>{columns}</tr>"
-
-
-def name(device: Row) -> str:
-    """A device's name, safe."""
-    return escape(str(device["label"]))
-
-
-def link(device: Row) -> str:
+def link(device: Row) -> Cell:
     """A device's name that leads to its own page."""
-    return f'<a href="#device-{escape(device["device"])}">{name(device)}</a>'
+    return Cell(str(device["label"]), device=device["device"])
 
 
-def delivered(row: Row) -> str:
+def delivered(row: Row) -> str | Cell:
     """Delivered, of expected where that is known."""
     if row["expected"] is None:
         return number(row["delivered"])
     text = f"{number(row['delivered'])} / {number(row['expected'])}"
-    return text if row["delivered"] == row["expected"] else f'<span class="warn">{text}</span>'
-
-
-def figure(place: str, picture: str, label: str) -> str:
-    """A chart's place with its still picture in it; nothing without one."""
-    if not picture:
-        return ""
-    return f'<div class="chart" id="chart-{place}" role="img" aria-label="{label}">{picture}</div>'
+    return text if row["delivered"] == row["expected"] else Cell(text, is_warning=True)
