@@ -9,7 +9,7 @@ from drupelet_tools.telemetry import batteries, energy, energy_check, energy_lif
 from drupelet_tools.telemetry.energy_carriers import carrier_names, load_carrier
 from drupelet_tools.telemetry.energy_wake import find_step
 from drupelet_tools.telemetry.errors import TelemetryError
-from telemetry.test_import import run
+from telemetry.command_line import run
 
 PAIRS = [(b, c) for b in energy.board_names() for c in energy.load_board(b).carriers]
 MINUTES_MS = 60_000

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.command_line import JsonFlag, one_line
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from drupelet_tools.telemetry.batteries import Pack
     from drupelet_tools.telemetry.energy import Board
+    from drupelet_tools.telemetry.energy_calibration import Calibration
     from drupelet_tools.telemetry.energy_figure import Figure
+    from drupelet_tools.telemetry.energy_fit import Fit
     from drupelet_tools.telemetry.energy_life import Life, Spread
     from drupelet_tools.telemetry.energy_plan import Plan, Question
 
@@ -130,12 +134,19 @@ def plan_(
     rated: Annotated[
         str | None, typer.Option("--rated", help="Of one cell, like 2600mAh; else the table's.")
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", parser=path, help="A file of `energy calibrate`."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Whose calibration, if the file has several.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Battery life and where the charge goes, before anything is deployed. All of it modelled."""
     with one_line():
-        from drupelet_tools.telemetry import energy_plan
+        from drupelet_tools.telemetry import energy_calibration, energy_plan
 
         table = energy_plan.board_of(board)
         way = energy_plan.carrier_of(table, carrier)
@@ -159,11 +170,156 @@ def plan_(
             leakage_ma=None if leakage is None else _current_ma("--leakage", leakage),
             solar_mah_per_day=0.0 if solar is None else _charge_mah("--solar", solar),
         )
+        own = None
+        if calibration is not None:
+            found = energy_calibration.read_calibrations(calibration)
+            own = energy_calibration.choose(found, calibration, board, device)
         told = energy_plan.plan(question, seed=seed)
+        fitted = None if own is None else energy_plan.plan(question, calibration=own, seed=seed)
         if as_json:
-            typer.echo(json.dumps(_plan_json(question, told)))
+            answer = _plan_json(question, told)
+            if own is not None and fitted is not None:
+                answer["measured"] = _measured_json(own)
+                answer["calibrated"] = energy_plan.as_dict(fitted)
+            typer.echo(json.dumps(answer))
         else:
             _show_plan(question, told)
+            if own is not None and fitted is not None:
+                _show_calibrated(own, told, fitted)
+
+
+@app.command()
+def calibrate(
+    series: Annotated[
+        Path,
+        typer.Argument(parser=path, help="Measured charge, a CSV whose header is known."),
+    ],
+    board: Annotated[str, typer.Option("--board", help="The table to fit.")],
+    carrier: Annotated[str, typer.Option("--carrier", help="How it was connected.")],
+    output: Annotated[
+        Path, typer.Option("--output", parser=path, help="Calibration file; others stay in it.")
+    ],
+    segments: Annotated[
+        list[Path] | None,
+        typer.Option("--segments", parser=path, help="The device's black box: files or folder."),
+    ] = None,
+    states: Annotated[
+        Path | None,
+        typer.Option("--states", parser=path, help="Instead: a CSV with time_ms,state."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Its id; else the black box's or file's.")
+    ] = None,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", help="Time of the states at the series' first row, like 1.5s."),
+    ] = "0ms",
+    align: Annotated[
+        str | None,
+        typer.Option("--align", help="Look for the offset this far around it, like 5s."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit a board's currents to what was measured on one device, a factor per power state."""
+    with one_line():
+        from drupelet_tools.telemetry import energy_calibration, energy_fit, energy_plan
+        from drupelet_tools.telemetry import energy_measured as measured
+        from drupelet_tools.telemetry import energy_states as timelines
+
+        table = energy_plan.board_of(board)
+        energy_plan.carrier_of(table, carrier)
+        if (states is None) == (not segments):
+            raise TelemetryError("give one of --segments (a black box) and --states (a CSV)")
+        if not output.parent.is_dir():
+            raise TelemetryError(f"--output {output}: {output.parent}: no such folder; make it")
+        rows = measured.read_series(series)
+        if states is not None:
+            timeline = timelines.read_states(states)
+        else:
+            timeline = timelines.read_segments(segments or [], device)
+        offset_ms = _time_ms("--offset", offset)
+        if align is not None:
+            range_ms = _time_ms("--align", align)
+            offset_ms = energy_fit.align(rows, timeline, table, carrier, offset_ms=offset_ms,
+                                         range_ms=range_ms)  # fmt: skip
+            typer.echo(f"offset: {offset_ms / 1000:.4g} s", err=True)
+        found = energy_fit.fit(rows, timeline, table, carrier, offset_ms=offset_ms, seed=seed)
+        source = (
+            f"{rows.layout} series {series.name}, {found.hours:.3g} h, {found.windows} windows"
+        )
+        told = energy_calibration.of_fit(found, device or timeline.device, board, carrier, source)
+        if not told.factors:
+            raise TelemetryError(f"{series}: determines no state; measure for longer")
+        energy_calibration.write_calibration(output, told)
+        if as_json:
+            typer.echo(json.dumps(_fit_json(told, found, output)))
+        else:
+            _show_fit(told, found, output)
+
+
+def _fit_json(told: Calibration, found: Fit, output: Path) -> dict[str, Any]:
+    return {
+        "file": str(output),
+        **_measured_json(told),
+        "residual_share_before": found.residual_before,
+        "windows": found.windows,
+        "factors": [
+            {"state": row.state, "name": row.name, "determined": row.determined,
+             "hours": row.hours, "factor": row.value.typical, "low": row.value.low,
+             "high": row.value.high}
+            for row in found.factors
+        ],
+    }  # fmt: skip
+
+
+def _measured_json(told: Calibration) -> dict[str, Any]:
+    return {
+        "device": told.device, "board": told.board, "carrier": told.carrier,
+        "source": told.source, "hours": told.hours, "measured_mah": told.measured_mah,
+        "modelled_mah": told.modelled_mah, "calibrated_mah": told.calibrated_mah,
+        "residual_share": told.residual_share,
+    }  # fmt: skip
+
+
+def _show_fit(told: Calibration, found: Fit, output: Path) -> None:
+    rows = [
+        {
+            "state": row.name,
+            "time (h)": round(row.hours, 5),
+            "factor": f"{row.value.typical:.3f}" if row.determined else "1",
+            "low": f"{row.value.low:.3f}" if row.determined else "",
+            "high": f"{row.value.high:.3f}" if row.determined else "",
+            "determined": "yes" if row.determined else "no: the table's current stays",
+        }
+        for row in found.factors
+    ]
+    _show(f"{told.device}, {told.board}: {told.source}", rows, as_json=False)
+    typer.echo(_three(told))
+    typer.echo(
+        f"residual of a window: {found.residual_before:.1%} as the table is,"
+        f" {found.residual_share:.1%} calibrated"
+    )
+    typer.echo(f"written: {output}")
+
+
+def _three(told: Calibration) -> str:
+    return (
+        f"over the same {told.hours:.3g} h: measured {told.measured_mah:.4g} mAh, modelled"
+        f" {told.modelled_mah:.4g} mAh, calibrated {told.calibrated_mah:.4g} mAh"
+    )
+
+
+def _show_calibrated(own: Calibration, told: Plan, fitted: Plan) -> None:
+    """Modelled, calibrated and measured, each by its own name."""
+    typer.echo(f"\nCalibration of {own.device}: {own.source}")
+    typer.echo(f"modelled life    {_days(told.life)}")
+    typer.echo(f"calibrated life  {_days(fitted.life)}")
+    typer.echo(f"modelled         {_span(told.life.mah_per_day)} mAh a day")
+    typer.echo(f"calibrated       {_span(fitted.life.mah_per_day)} mAh a day")
+    typer.echo(_three(own))
+    kept = "Boot, joining and storage keep the table's charge: a calibration has power states."
+    typer.echo(kept)
 
 
 def _choice(option: str, text: str, choices: tuple[str, ...]) -> str:

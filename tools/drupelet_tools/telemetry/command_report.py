@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,6 +61,10 @@ def report(
     battery: Annotated[
         str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", parser=path, help="A file of `energy calibrate`."),
+    ] = None,
     now: Annotated[
         str | None,
         typer.Option("--now", help="ISO time from which silence counts; else the lake's newest."),
@@ -73,7 +78,7 @@ def report(
         from drupelet_tools.telemetry import report as page
 
         device_counts = read_results(results)
-        plan = _plan(fleet, battery)
+        plan = _plan(fleet, battery, calibration)
         now_ms = _moment_ms(now)
         if csv and html.suffix == ".csv":
             raise TelemetryError(
@@ -86,6 +91,7 @@ def report(
             )
         devices = page.device_names(lake)
         _match(devices, results, device_counts, fleet, plan)
+        _match_calibrations(devices, calibration, plan)
         with progress("devices", len(devices)) as advance:
             all_figures = page.write_report(
                 lake, html, device_counts, plan=plan, now_ms=now_ms, seed=seed, advance=advance
@@ -132,14 +138,25 @@ def import_(
             typer.echo(f"{imported.frames:,} frames of {imported.devices:,} devices{skipped}")
 
 
-def _plan(fleet: Path | None, battery: str | None) -> FleetPlan | None:
-    from drupelet_tools.telemetry import analyses_plan
+def _plan(
+    fleet: Path | None, battery: str | None, calibration: Path | None = None
+) -> FleetPlan | None:
+    from drupelet_tools.telemetry import analyses_plan, energy_calibration
 
     if fleet is not None and battery is not None:
         raise TelemetryError("--fleet and --battery: give one; the fleet file names batteries")
+    found = None
     if fleet is not None:
-        return analyses_plan.load_plan(fleet)
-    return None if battery is None else analyses_plan.battery_plan(battery)
+        found = analyses_plan.load_plan(fleet)
+    elif battery is not None:
+        found = analyses_plan.battery_plan(battery)
+    if calibration is None:
+        return found
+    from drupelet_tools.telemetry.report import ASSUMED_BATTERY
+
+    own = energy_calibration.read_calibrations(calibration)
+    found = found or analyses_plan.battery_plan(ASSUMED_BATTERY, assumed=True)
+    return replace(found, calibrations=own)
 
 
 def _moment_ms(now: str | None) -> float | None:
@@ -181,6 +198,17 @@ def _match(
         names = ", ".join(repr(name) for name in planned[:NAMES_SHOWN])
         more = f" and {len(planned) - NAMES_SHOWN:,} more" if len(planned) > NAMES_SHOWN else ""
         typer.echo(f"{fleet}: no device of the lake: {names}{more}", err=True)
+
+
+def _match_calibrations(
+    devices: Sequence[tuple[str, str]], calibration: Path | None, plan: FleetPlan | None
+) -> None:
+    """Say which calibrations are of no device of the lake: they are in no figure."""
+    known = {word for device in devices for word in device}
+    other = sorted(set(plan.calibrations if plan else ()) - known)
+    if known and other:
+        names = ", ".join(repr(name) for name in other[:NAMES_SHOWN])
+        typer.echo(f"{calibration}: calibrations of no device of the lake: {names}", err=True)
 
 
 def read_results(path: Path | None) -> dict[str, dict[str, int]] | None:

@@ -20,6 +20,7 @@ from drupelet_tools.telemetry import airtime
 from drupelet_tools.telemetry.batteries import Pack
 from drupelet_tools.telemetry.energy import MS_PER_HOUR, UC_PER_MAH, Board, Current, board_names
 from drupelet_tools.telemetry.energy import load_board as _load_board
+from drupelet_tools.telemetry.energy_calibration import Calibration
 from drupelet_tools.telemetry.energy_carriers import Carrier, carrier_names, load_carrier
 from drupelet_tools.telemetry.energy_figure import Draws, Figure
 from drupelet_tools.telemetry.energy_life import (
@@ -106,7 +107,6 @@ class _Day:
     count: int
     board: Board
     carrier: str
-    factors: Mapping[int, Figure]
     mah: dict[str, Draws] = field(default_factory=dict)
     square: Draws = field(default_factory=lambda: np.zeros(1))
     awake_ms: Draws = field(default_factory=lambda: np.zeros(1))
@@ -126,10 +126,6 @@ class _Day:
             row = self.board.current(state, (self.carrier,))
             assert row is not None  # a test holds that every board has every state
             self.currents[state] = self.value(row.figure, f"current {_state_name(state)}")
-            if state in self.factors:
-                self.currents[state] = self.currents[state] * self.value(
-                    self.factors[state], f"calibration {_state_name(state)}"
-                )
         return self.currents[state]
 
     def add(self, part: str, times: float, ms: Draws, ma: Draws) -> None:
@@ -176,24 +172,26 @@ def carrier_of(board: Board, name: str) -> Carrier:
 def plan(
     question: Question,
     *,
-    factors: Mapping[int, Figure] | None = None,
+    calibration: Calibration | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Plan:
-    """Life and where the charge goes. `factors` by power state are those of a calibration.
+    """Life and where the charge goes, with a calibration's currents if one is given.
 
     Raises:
         TelemetryError: the question does not hold together; one line that says why.
     """
     board = board_of(question.board)
     carrier = carrier_of(board, question.carrier)
+    if calibration is not None:
+        board = calibration.apply(board)
     if question.leakage_ma is not None:
         told = question.leakage_ma
         board = replace(board, leakage=Current(told, told, told, "given by --leakage"))
     _check(question, board, carrier)
     generator = generator_of(f"plan {board.name} {carrier.name}", seed)
-    typical = _Day(None, 1, board, carrier.name, factors or {})
-    drawn = _Day(generator, draws, board, carrier.name, factors or {})
+    typical = _Day(None, 1, board, carrier.name)
+    drawn = _Day(generator, draws, board, carrier.name)
     for day in (typical, drawn):
         _fill(day, question, carrier)
     wakes = MS_PER_DAY / question.period_ms
