@@ -92,6 +92,9 @@ class ChannelReport(SharedReport):
     foreign: Annotated[Count, Meta(description="messages of another channel")] = 0
     repaired: Annotated[Count, Meta(description="messages that were asked for and came")] = 0
     recalled: Annotated[Count, Meta(description="messages of ours that came back")] = 0
+    carried: Annotated[Count, Meta(description="messages that its bridge carried")] = 0
+    not_carried: Annotated[Count, Meta(description="messages that its bridge left out")] = 0
+    to_carry: Annotated[Count, Meta(description="messages that wait to be carried here")] = 0
 
 
 class FeedReport(msgspec.Struct):
