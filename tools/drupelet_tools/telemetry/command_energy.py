@@ -192,7 +192,10 @@ def plan_(
 def calibrate(
     series: Annotated[
         Path,
-        typer.Argument(parser=path, help="Measured charge, a CSV whose header is known."),
+        typer.Argument(
+            parser=path,
+            help="CSV of a PPK2, Joulescope, INA219 or fuel gauge, told by its header.",
+        ),
     ],
     board: Annotated[str, typer.Option("--board", help="The table to fit.")],
     carrier: Annotated[str, typer.Option("--carrier", help="How it was connected.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from drupelet_tools.telemetry.energy_figure import Draws
 from drupelet_tools.telemetry.errors import TelemetryError
 
 STATES_HEADER = ("time_ms", "state")
+NO_LAKE = Path(os.devnull)  # `find_files` leaves out what is in a lake; here there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def read_segments(paths: Sequence[Path], device: str | None) -> Timeline:
     from drupelet_tools.telemetry.decode import Header, read_header
     from drupelet_tools.telemetry.summary import read
 
-    files = inputs.find_files(paths, Path("/nonexistent"))
+    files = inputs.find_files(paths, NO_LAKE)
     copies = []
     for path in files:
         data = path.read_bytes()
