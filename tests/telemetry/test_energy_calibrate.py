@@ -111,6 +111,13 @@ def test_an_instrument_that_was_started_later_is_aligned(tmp_path):
         assert row.value.typical == pytest.approx(TRUE[row.state], rel=0.05)
 
 
+def test_a_series_of_another_run_is_refused(tmp_path):
+    series = energy_measured.read_series(series_file(tmp_path, "plain", spells(seed=9)))
+    timeline = energy_states.read_states(states_file(tmp_path, spells()))
+    with pytest.raises(TelemetryError, match=r"do not go together.*--align 5s looks for it"):
+        energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+
+
 def test_what_was_measured_in_a_state_that_nobody_knows_counts_for_none(tmp_path):
     found = spells()
     half = len(found) // 2
@@ -196,6 +203,52 @@ def test_the_black_box_gives_the_states_that_the_csv_gives(tmp_path):
     assert logged.time_ms.tolist() == written.time_ms.tolist()
     assert logged.state.tolist() == written.state.tolist()
     assert logged.end_ms == written.end_ms
+
+
+WALL_MS = 1_790_000_000_000
+
+
+def waking_board(folder, wakes=40, clock=True):
+    """A board that boots for each wake, 60 s apart, and a gauge on the wall clock."""
+    generator = np.random.default_rng(2)
+    drawn, rows = 0.0, []
+    for boot in range(1, wakes + 1):
+        start = (boot - 1) * 60_000
+        ms = {2: int(generator.integers(500, 4000)), 3: int(generator.integers(500, 9000))}
+        events = [(0, box.BOOT, 4 if boot > 1 else 1, boot, 0), box.state(0, 2),
+                  box.state(ms[2], 3), (ms[2] + ms[3], box.HEAP_LOW, 0, 0, 40_000)]  # fmt: skip
+        wall = {"wall_ms": WALL_MS + start, "uncertainty_ms": 30} if clock else {}
+        (folder / f"{boot:04}.dbx").write_bytes(box.segment(DEVICE, boot, 0, [events], **wall))
+        stamp = np.datetime64(WALL_MS + start, "ms")
+        rows.append(f"{stamp},{9000 - drawn:.6f}")
+        drawn += sum(current_of(state) * t for state, t in ms.items()) / 3.6e6
+        drawn += current_of(0) * (60_000 - sum(ms.values())) / 3.6e6
+    return rows
+
+
+def test_boots_are_put_behind_each_other_by_the_clock(tmp_path):
+    """What most boards do: each wake is a boot, and deep sleep is in no log."""
+    (tmp_path / "box").mkdir()
+    rows = waking_board(tmp_path / "box")
+    (tmp_path / "g.csv").write_text("time,charge_mah\n" + "\n".join(rows) + "\n")
+    timeline = energy_states.read_segments([tmp_path / "box"], None)
+    assert timeline.origin_ms == WALL_MS
+    lengths = np.diff(np.append(timeline.time_ms, timeline.end_ms))
+    assert lengths[timeline.state == -1].sum() == 0
+    assert set(timeline.state[lengths > 0].tolist()) == {0, 2, 3}
+    done = run("energy", "calibrate", tmp_path / "g.csv", "--board", "esp32", "--carrier", "mqtt",
+               "--segments", tmp_path / "box", "--output", tmp_path / "c.toml",
+               "--json")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    found = {row["state"]: row for row in json.loads(done.stdout)["factors"]}
+    for state in (2, 3):
+        assert found[state]["factor"] == pytest.approx(TRUE[state], rel=0.02)
+
+
+def test_boots_without_a_clock_are_told(tmp_path):
+    waking_board(tmp_path, clock=False)
+    with pytest.raises(TelemetryError, match="several boots without a clock"):
+        energy_states.read_segments([tmp_path], None)
 
 
 def test_a_gap_in_the_black_box_is_told(tmp_path):

@@ -214,9 +214,12 @@ def calibrate(
         str | None, typer.Option("--device", help="Its id; else the black box's or file's.")
     ] = None,
     offset: Annotated[
-        str,
-        typer.Option("--offset", help="Time of the states at the series' first row, like 1.5s."),
-    ] = "0ms",
+        str | None,
+        typer.Option(
+            "--offset",
+            help="Time of the states at the series' first row, like 1.5s; else by both clocks.",
+        ),
+    ] = None,
     align: Annotated[
         str | None,
         typer.Option("--align", help="Look for the offset this far around it, like 5s."),
@@ -241,7 +244,12 @@ def calibrate(
             timeline = timelines.read_states(states)
         else:
             timeline = timelines.read_segments(segments or [], device)
-        offset_ms = _time_ms("--offset", offset)
+        if offset is not None:
+            offset_ms = _time_ms("--offset", offset)
+        elif rows.is_wall and timeline.origin_ms is not None:
+            offset_ms = float(rows.time_ms[0]) - timeline.origin_ms
+        else:
+            offset_ms = 0.0
         if align is not None:
             range_ms = _time_ms("--align", align)
             offset_ms = energy_fit.align(rows, timeline, table, carrier, offset_ms=offset_ms,

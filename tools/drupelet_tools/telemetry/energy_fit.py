@@ -29,6 +29,8 @@ RESAMPLES = 300
 BLOCK = 4  # neighbouring windows that are drawn together
 TELLS_RATIO = 3.0  # ends of an interval further apart than this determine no factor
 SWEEPS = 2_000
+# A fit that is further off in all, or in a window of an instrument, is of something else.
+OFF_MAX, MISFIT_MAX = 0.1, 0.5
 ALIGN_POINTS = 200  # to each side; the range over this is what spells must be longer than
 
 
@@ -98,6 +100,14 @@ def fit(
     factors, determined, ends = _determine(modelled, measured, seed)
     fitted = modelled @ factors
     mean = float(measured.mean())
+    misfit = 0.0 if series.is_gauge else _rms(measured - fitted) / _rms(measured)
+    off = abs(float(fitted.sum() / measured.sum()) - 1)
+    if off > OFF_MAX or misfit > MISFIT_MAX:
+        raise TelemetryError(
+            f"series and states do not go together: with the best currents, the charge is"
+            f" {off:.0%} off and a window {misfit:.0%}; is it the same device, and --offset right?"
+            " --align 5s looks for it"
+        )
     return Fit(
         factors=tuple(
             Factor(

@@ -47,6 +47,7 @@ class Series:
     time_ms: Draws
     drawn_mah: Draws
     is_gauge: bool = False
+    is_wall: bool = False  # times are Unix times
 
     @property
     def hours(self) -> float:
@@ -119,7 +120,7 @@ def _series(path: Path, rows: Iterator[list[str]]) -> Series:
             raise TelemetryError(f"{path}: the charge does not fall: the battery was charged")
     else:
         drawn = np.concatenate(([0.0], np.cumsum(value[:-1] * steps) / MS_PER_HOUR))
-    return Series(layout.name, time, drawn, layout.is_charge)
+    return Series(layout.name, time, drawn, layout.is_charge, not layout.time_ms)
 
 
 def _find_layout(path: Path, rows: Iterator[list[str]]) -> tuple[Layout, int, int, int]:

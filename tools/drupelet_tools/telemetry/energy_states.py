@@ -22,13 +22,15 @@ NO_LAKE = Path(os.devnull)  # `find_files` leaves out what is in a lake; here th
 class Timeline:
     """Changes of state: from `time_ms[i]` on, until the next, the device was in `state[i]`.
 
-    `end_ms` is the last moment that is known of.
+    `end_ms` is the last moment that is known of. `origin_ms` is the Unix time of 0, if a clock
+    told it.
     """
 
     device: str
     time_ms: Draws
     state: np.ndarray
     end_ms: float
+    origin_ms: float | None = None
 
     def within(self, edges_ms: Draws, states: Sequence[int]) -> Draws:
         """ms in each of the states (columns) between each two edges (rows)."""
@@ -79,15 +81,19 @@ def _state(text: str) -> int:
 
 
 def read_segments(paths: Sequence[Path], device: str | None) -> Timeline:
-    """The changes of state of one boot in black-box segments.
+    """The changes of state in black-box segments of one device.
+
+    Several boots are put behind each other by the wall clock: between two, the device was in
+    deep sleep if it woke from that, else in no state that is known. What a boot takes until its
+    first change of state is in none either.
 
     Raises:
-        TelemetryError: no segments, several devices or boots, or a log that is damaged.
+        TelemetryError: no segments, several devices, boots without a clock, a damaged log.
     """
     from drupelet_tools.telemetry import inputs
     from drupelet_tools.telemetry.columns import event_columns
     from drupelet_tools.telemetry.decode import Header, read_header
-    from drupelet_tools.telemetry.summary import read
+    from drupelet_tools.telemetry.summary import read, summarise
 
     files = inputs.find_files(paths, NO_LAKE)
     copies = []
@@ -101,26 +107,49 @@ def read_segments(paths: Sequence[Path], device: str | None) -> Timeline:
         named = f" of device {device}" if device else ""
         raise TelemetryError(f"{where}: no segments{named} that can be read")
     log = read(copies)
-    if len(log.units) > 1:
-        units = ", ".join(f"{name} boot {boot}" for name, boot in log.units[:4])
-        raise TelemetryError(f"{where}: want one boot of one device, not {units}; give its files")
-    numbers = sorted({header.number for header in log.headers})
-    if log.chunk.damages or numbers[-1] - numbers[0] >= len(numbers):
-        raise TelemetryError(f"{where}: the log has gaps, so its states are not known")
+    devices = sorted({name for name, _ in log.units})
+    if len(devices) > 1:
+        raise TelemetryError(f"{where}: several devices: {', '.join(devices)}; give --device")
+    for boot in sorted({header.boot for header in log.headers}):
+        numbers = {header.number for header in log.headers if header.boot == boot}
+        if log.chunk.damages or max(numbers) - min(numbers) >= len(numbers):
+            raise TelemetryError(f"{where}: the log has gaps, so its states are not known")
     events = event_columns(log.chunk)
-    chosen = events["code"] == codes.STATE
-    changes = list(zip(events["boot_ms"][chosen].tolist(), events["a"][chosen].tolist(),
-                       strict=True))  # fmt: skip
-    if len(events["boot_ms"]):
-        changes.append((float(events["boot_ms"].max()), codes.STATE_UNKNOWN))
-    return _timeline(where, log.units[0][0], changes)
+    boot_of = log.chunk.entries.boot[events["entry"]]
+    tables = summarise(log)
+    begins = {row["boot"]: row["wall_offset_ms"] for row in tables["segments"]}
+    woke = {row["boot"] for row in tables["health"]
+            if row["reset_cause"] == codes.RESET_DEEP_SLEEP}  # fmt: skip
+    boots = sorted(begins)
+    if len(boots) > 1 and any(begins[boot] is None for boot in boots):
+        raise TelemetryError(f"{where}: several boots without a clock; give the files of one")
+    origin = begins[boots[0]]
+    changes: list[tuple[float, int]] = []
+    for boot in boots:
+        own = boot_of == boot
+        begin = 0.0 if origin is None else float(begins[boot] - origin)
+        if changes:
+            slept = codes.DEEP_SLEEP if boot in woke else codes.STATE_UNKNOWN
+            # Two clock readings may disagree by a few ms: the log goes on where it ended.
+            begin = max(begin, changes[-1][0])
+            changes[-1] = (changes[-1][0], slept)
+            changes.append((begin, codes.STATE_UNKNOWN))
+        chosen = own & (events["code"] == codes.STATE)
+        times, states = events["boot_ms"][chosen], events["a"][chosen]
+        changes += [(begin + time, state) for time, state in
+                    zip(times.tolist(), states.tolist(), strict=True)]  # fmt: skip
+        if own.any():
+            changes.append((begin + float(events["boot_ms"][own].max()), codes.STATE_UNKNOWN))
+    return _timeline(where, devices[0], changes, origin)
 
 
-def _timeline(where: str, device: str, changes: list[tuple[float, int]]) -> Timeline:
+def _timeline(
+    where: str, device: str, changes: list[tuple[float, int]], origin_ms: float | None = None
+) -> Timeline:
     if len(changes) < 2:
         raise TelemetryError(f"{where}: fewer than two changes of state")
     times = np.asarray([time for time, _ in changes], dtype=np.float64)
     if not np.isfinite(times).all() or (np.diff(times) < 0).any():
         raise TelemetryError(f"{where}: times of the states must rise")
     states = np.asarray([state for _, state in changes])
-    return Timeline(device, times[:-1], states[:-1], float(times[-1]))
+    return Timeline(device, times[:-1], states[:-1], float(times[-1]), origin_ms)
