@@ -190,6 +190,12 @@ def test_the_command_tells_people_and_programs_the_same():
     assert json.loads(by_wakes.stdout) == told
 
 
+def test_a_life_that_does_not_end_is_no_number_of_days():
+    done = run("energy", "plan", "--board", "esp32", "--carrier", "mqtt", "--every", "15m",
+               "--battery", "lifepo4", "--solar", "9mAh")  # fmt: skip
+    assert "high over 36,500" in done.stdout and "36,525" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [

@@ -473,11 +473,14 @@ def _span(ends: Spread) -> str:
 
 
 def _days(life: Life) -> str:
+    from drupelet_tools.telemetry.energy_life import YEARS_MAX
+
     days = life.days
-    return (
-        f"likely {days.median:,.0f} days, low {days.low:,.0f}, high {days.high:,.0f}"
-        f" ({days.median / 365.25:.1f} years)"
+    low, likely, high = (
+        f"{end:,.0f}" if end < YEARS_MAX * 365 else f"over {YEARS_MAX * 365:,.0f}"
+        for end in (days.low, days.median, days.high)
     )
+    return f"likely {likely} days, low {low}, high {high} ({days.median / 365.25:.1f} years)"
 
 
 def _check_rows() -> tuple[str, Rows]:
