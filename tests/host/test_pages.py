@@ -1,4 +1,5 @@
-"""README and tutorial: each block of commands is run as it stands, and prints what the page shows.
+"""README, tutorial, docs/energy.md: each block of commands is run as it stands, and prints what
+the page shows.
 
 Before a block of a page stands `<!-- run -->`, `<!-- run: NAME -->` or, with the reason,
 `<!-- not run: … -->`; a block after `<!-- shows -->` is what the block before it prints, line by
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/tutorial.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/energy.md"]
 BLOCK = re.compile(
     r"(?:<!-- (?P<mark>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S
 )

@@ -15,6 +15,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 
 BOARDS = ("esp32", "esp32c3", "esp32s3", "nrf52840-sx1262", "pi-4", "pi-5", "pi-zero-2w", "pico-w",
           "rp2040")  # fmt: skip
+BATTERIES = ("lipo", "18650", "aa-alkaline", "l91", "cr123a", "cr2032", "er14505", "lifepo4")
 
 
 def use_of(board="esp32c3", **states):
@@ -70,7 +71,7 @@ def test_the_papers_states_are_the_boards_operation():
 
 def test_all_boards_and_batteries_are_there_with_sources():
     assert set(BOARDS) <= set(energy.board_names())
-    assert {"lipo", "18650", "aa-alkaline", "l91"} == set(batteries.battery_names())
+    assert set(BATTERIES) == set(batteries.battery_names())
     for name in energy.board_names():
         board = energy.load_board(name)
         for carriers in (["mqtt"], ["serial"], ["lora"]):

@@ -124,6 +124,7 @@ def test_charge_by_hand(root):
             radio = (110.0, 178.0) if "mqtt" in row["carriers"] else (35.5, 35.5)
             busy = 35.5 * (spent[2] + spent[5] + spent[6]) + 0.8 * spent[1]
             total = (busy + radio[0] * spent[3] + radio[1] * spent[4]) / 3.6e6
+            total += row["health"]["boots"] * 17.52 / 3600  # mC of a boot
             assert row["mah_modelled"] == pytest.approx(total, abs=1e-9)
             assert row["mah_modelled_low"] < total < row["mah_modelled_high"]
         else:

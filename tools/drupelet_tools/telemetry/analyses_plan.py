@@ -31,6 +31,7 @@ from drupelet_tools.telemetry.batteries import (
     parse_battery,
 )
 from drupelet_tools.telemetry.energy import board_names
+from drupelet_tools.telemetry.energy_calibration import Calibration
 from drupelet_tools.telemetry.errors import TelemetryError
 
 NO_BATTERY = "none"
@@ -52,11 +53,17 @@ class FleetPlan:
     """The default and what single devices have of their own, by name or id.
 
     `assumed`: nobody told the battery; it stands for a question that the owner can ask.
+    `calibrations` are those of a file of `telemetry energy calibrate`, by name or id.
     """
 
     default: DevicePlan = DevicePlan()
     devices: Mapping[str, DevicePlan] = field(default_factory=dict)
     assumed: bool = False
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+
+    def calibration_of(self, device: str, name: str) -> Calibration | None:
+        """What was fitted to a device's measured charge; its id goes before its name."""
+        return self.calibrations.get(device) or self.calibrations.get(name)
 
     def of(self, device: str, name: str) -> DevicePlan:
         """The plan of a device; its id goes before its name."""

@@ -78,6 +78,10 @@ class Battery:
     doubles_per_c: float
     voltage: tuple[tuple[float, float], ...]
     flat: bool
+    cut_off_v: Figure | None = None  # to which the capacity is counted
+    steady_ma: Figure | None = None  # the most that a cell gives for long
+    pulse_ma: Figure | None = None  # the most that it gives for `pulse_s`
+    pulse_s: float = 0.0
 
     def charge_share(self, cell_mv: float | Draws) -> Draws:
         """State of charge, 0 to 1, of a resting cell at this voltage."""
@@ -206,7 +210,15 @@ def _battery(table: dict[str, Any]) -> Battery:
         doubles_per_c=doubles,
         voltage=voltage,
         flat=bool(table.get("flat", not voltage)),
+        cut_off_v=_optional(table, "cut_off", "V"),
+        steady_ma=_optional(table, "steady", "mA"),
+        pulse_ma=_optional(table, "pulse", "mA"),
+        pulse_s=number(table["pulse"], "seconds", "pulse") if "pulse" in table else 0.0,
     )
+
+
+def _optional(table: dict[str, Any], key: str, unit: str) -> Figure | None:
+    return figure(table[key], key, unit) if key in table else None
 
 
 def _curve(row: dict[str, Any], what: str, *, logarithmic: bool = False) -> Curve:

@@ -1,26 +1,25 @@
-"""`drupelet telemetry report`, `import` and `energy`: none of them needs Spark."""
+"""`drupelet telemetry report` and `import`: neither needs Spark."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from drupelet_host.cli.common import path
+from drupelet_tools.telemetry.command_line import JsonFlag, one_line
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from drupelet_tools.telemetry.analyses_plan import FleetPlan
-    from drupelet_tools.telemetry.energy import Board
 
 LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
 COUNT_MAX = 2**53  # beyond, JSON's readers do not agree on the number
@@ -31,19 +30,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `drupelet telemetry`."""
     app.command()(report)
     app.command(name="import")(import_)
-    app.command()(energy)
-
-
-@contextmanager
-def one_line() -> Iterator[None]:
-    """Ends the command with one line for each error that the tools raise on purpose."""
-    try:
-        yield
-    except TelemetryError as error:
-        typer.echo(f"drupelet telemetry: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -75,6 +61,10 @@ def report(
     battery: Annotated[
         str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", parser=path, help="A file of `energy calibrate`."),
+    ] = None,
     now: Annotated[
         str | None,
         typer.Option("--now", help="ISO time from which silence counts; else the lake's newest."),
@@ -88,7 +78,7 @@ def report(
         from drupelet_tools.telemetry import report as page
 
         device_counts = read_results(results)
-        plan = _plan(fleet, battery)
+        plan = _plan(fleet, battery, calibration)
         now_ms = _moment_ms(now)
         if csv and html.suffix == ".csv":
             raise TelemetryError(
@@ -101,6 +91,7 @@ def report(
             )
         devices = page.device_names(lake)
         _match(devices, results, device_counts, fleet, plan)
+        _match_calibrations(devices, calibration, plan)
         with progress("devices", len(devices)) as advance:
             all_figures = page.write_report(
                 lake, html, device_counts, plan=plan, now_ms=now_ms, seed=seed, advance=advance
@@ -147,167 +138,25 @@ def import_(
             typer.echo(f"{imported.frames:,} frames of {imported.devices:,} devices{skipped}")
 
 
-def energy(
-    check: Annotated[
-        bool, typer.Option("--check", help="The model against published figures.")
-    ] = False,
-    board: Annotated[
-        str | None, typer.Option("--board", help="A board's table with its sources.")
-    ] = None,
-    battery: Annotated[
-        str | None, typer.Option("--battery", help="A battery's table with its sources.")
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Show the tables of the energy model, or check it against published figures."""
-    with one_line():
-        if check:
-            _show(*_check_rows(), as_json=as_json)
-        elif board is not None:
-            _show(*_board_rows(board), as_json=as_json)
-        elif battery is not None:
-            _show(*_battery_rows(battery), as_json=as_json)
-        else:
-            _show(*_table_rows(), as_json=as_json)
-
-
-Rows = list[dict[str, Any]]
-
-
-def _check_rows() -> tuple[str, Rows]:
-    from drupelet_tools.telemetry.energy_check import checks
-
-    return "the model against published figures", [
-        {
-            "what": check.what,
-            "kind": check.kind,
-            "published": check.published,
-            "modelled": round(check.modelled, 4),
-            "unit": check.unit,
-            "deviation": round(check.deviation, 4),
-            "source": check.source,
-        }
-        for check in checks()
-    ]
-
-
-def _board_rows(name: str) -> tuple[str, Rows]:
-    from drupelet_tools.telemetry import codes
-    from drupelet_tools.telemetry.energy import load_board
-
-    board: Board = load_board(name)
-    rows = [
-        {
-            "state": codes.STATES[state],
-            "carrier": ", ".join(row.carriers) or "any",
-            "mA": row.typical_ma,
-            "low": row.low_ma,
-            "high": row.high_ma,
-            "known": "stand-in" if row.unknown else "yes",
-            "source": row.source,
-        }
-        for state, currents in sorted(board.currents.items())
-        for row in currents
-    ]
-    leak = board.leakage
-    currents_of_leak = {"mA": leak.typical_ma, "low": leak.low_ma, "high": leak.high_ma}
-    known = "no: left out" if leak.unknown else "yes"
-    rows.append(
-        {
-            "state": "board leakage",
-            "carrier": "any",
-            **currents_of_leak,
-            "known": known,
-            "source": leak.source,
-        }
-    )
-    return f"{board.label}, {board.voltage_v} V, table {board.version}", rows
-
-
-def _battery_rows(name: str) -> tuple[str, Rows]:
-    from drupelet_tools.telemetry.batteries import load_battery
-
-    cell = load_battery(name)
-    figures = {
-        "capacity (mAh)": cell.capacity_mah,
-        "usable (share)": cell.usable,
-        "lost by itself (share a year)": cell.self_discharge_year,
-        "protection circuit (mA)": cell.protection_ma,
-        "factor by load": cell.by_load.spread,
-        "factor by temperature": cell.by_temperature.spread,
-    }
-    rows: Rows = [
-        {
-            "figure": what,
-            "typical": value.typical,
-            "low": value.low,
-            "high": value.high,
-            "known": "stand-in" if value.unknown else "yes",
-            "source": value.source,
-        }
-        for what, value in figures.items()
-    ]
-    return f"{cell.label}, {cell.nominal_v:g} V, table {cell.version}, one cell", rows
-
-
-def _table_rows() -> tuple[str, Rows]:
-    from drupelet_tools.telemetry.batteries import battery_names, load_battery
-    from drupelet_tools.telemetry.energy import board_names, load_board
-
-    rows: Rows = []
-    for name in board_names():
-        board = load_board(name)
-        currents = [row for own in board.currents.values() for row in own]
-        stand_ins = sum(row.unknown for row in currents)
-        summary = f"{len(currents)} currents, {stand_ins} of them stand-ins"
-        rows.append({"kind": "board", "name": name, "what": board.label, "figures": summary,
-                     "version": board.version})  # fmt: skip
-    for name in battery_names():
-        battery = load_battery(name)
-        summary = f"{battery.capacity_mah.typical:g} mAh, {battery.nominal_v:g} V"
-        rows.append({"kind": "battery", "name": name, "what": battery.label, "figures": summary,
-                     "version": battery.version})  # fmt: skip
-    return "tables of the energy model", rows
-
-
-def _show(title: str, rows: Rows, *, as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            typer.echo(json.dumps(row))
-        return
-    sources = list(dict.fromkeys(str(row["source"]) for row in rows if "source" in row))
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name, value in rows[0].items():
-        right = isinstance(value, int | float) or name == "source"
-        shown.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        cells = {**row, "source": sources.index(row["source"]) + 1} if sources else row
-        shown.add_row(*(_cell(name, value) for name, value in cells.items()))
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(shown)
-    for at, source in enumerate(sources, 1):
-        console.print(f"{at:2}  {source}", markup=False, soft_wrap=False)
-
-
-def _cell(name: str, value: object) -> str:
-    if name == "deviation" and isinstance(value, float):
-        return f"{value:+.1%}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _plan(fleet: Path | None, battery: str | None) -> FleetPlan | None:
-    from drupelet_tools.telemetry import analyses_plan
+def _plan(
+    fleet: Path | None, battery: str | None, calibration: Path | None = None
+) -> FleetPlan | None:
+    from drupelet_tools.telemetry import analyses_plan, energy_calibration
 
     if fleet is not None and battery is not None:
         raise TelemetryError("--fleet and --battery: give one; the fleet file names batteries")
+    found = None
     if fleet is not None:
-        return analyses_plan.load_plan(fleet)
-    return None if battery is None else analyses_plan.battery_plan(battery)
+        found = analyses_plan.load_plan(fleet)
+    elif battery is not None:
+        found = analyses_plan.battery_plan(battery)
+    if calibration is None:
+        return found
+    from drupelet_tools.telemetry.report import ASSUMED_BATTERY
+
+    own = energy_calibration.read_calibrations(calibration)
+    found = found or analyses_plan.battery_plan(ASSUMED_BATTERY, assumed=True)
+    return replace(found, calibrations=own)
 
 
 def _moment_ms(now: str | None) -> float | None:
@@ -349,6 +198,17 @@ def _match(
         names = ", ".join(repr(name) for name in planned[:NAMES_SHOWN])
         more = f" and {len(planned) - NAMES_SHOWN:,} more" if len(planned) > NAMES_SHOWN else ""
         typer.echo(f"{fleet}: no device of the lake: {names}{more}", err=True)
+
+
+def _match_calibrations(
+    devices: Sequence[tuple[str, str]], calibration: Path | None, plan: FleetPlan | None
+) -> None:
+    """Say which calibrations are of no device of the lake: they are in no figure."""
+    known = {word for device in devices for word in device}
+    other = sorted(set(plan.calibrations if plan else ()) - known)
+    if known and other:
+        names = ", ".join(repr(name) for name in other[:NAMES_SHOWN])
+        typer.echo(f"{calibration}: calibrations of no device of the lake: {names}", err=True)
 
 
 def read_results(path: Path | None) -> dict[str, dict[str, int]] | None:

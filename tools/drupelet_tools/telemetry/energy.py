@@ -26,6 +26,7 @@ from drupelet_tools.telemetry.energy_figure import (
     table_names,
     table_text,
 )
+from drupelet_tools.telemetry.energy_wake import WakeStep, wake_steps
 from drupelet_tools.telemetry.errors import TelemetryError
 
 MS_PER_HOUR = 3_600_000
@@ -90,6 +91,8 @@ class Board:
     operations: tuple[Operation, ...]
     supply: Supply
     boot_ms: Figure | None = None  # from reset to the first turn, where it was measured
+    carriers: tuple[str, ...] = ()  # those that a plan for this board can have
+    wake: tuple[WakeStep, ...] = ()
 
     def current(self, state: int, carriers: Iterable[str]) -> Current | None:
         """The row for a state on a board with these carriers; None where the table has none.
@@ -167,6 +170,8 @@ def _board(table: dict[str, Any]) -> Board:
         operations=tuple(_operation(row) for row in table.get("operation", ())),
         supply=_supply(table.get("supply", {})),
         boot_ms=figure(table["boot"], "boot", "ms") if "boot" in table else None,
+        carriers=_carriers(table),
+        wake=wake_steps(table.get("wake", ())),
     )
 
 

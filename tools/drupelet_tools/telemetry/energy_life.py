@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from drupelet_tools.telemetry.batteries import Pack
+from drupelet_tools.telemetry.batteries import HOURS_PER_YEAR, Held, Pack, hours_until_empty
 from drupelet_tools.telemetry.energy import (
     MS_PER_HOUR,
     UC_PER_MAH,
@@ -87,30 +87,67 @@ class Life:
     self_discharge_share: float
 
 
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What a device draws from its battery, mA: the mean, and the current at which the mean
+    coulomb leaves; drawn from the tables' spreads, and at their typical figures."""
+
+    mean: Draws
+    pulse: Draws
+    typical_mean: float
+    typical_pulse: float
+
+
 def life(use: Use, pack: Pack, draws: int = DRAWS, seed: int = 0) -> Life | None:
     """Modelled life of a fresh pack at the use on record; None without any time on record."""
     if use.hours <= 0:
         return None
-    generator = np.random.default_rng([seed, zlib.crc32(use.device.encode())])
-    mean, pulse = _loads(use, pack, generator, draws)
-    place = generator.uniform(0.0, 1.0, draws)
-    load = mean + (np.maximum(pulse, mean) - mean) * place
-    hours = np.minimum(pack.draw(generator, load).hours(mean), YEARS_MAX * 8766)
-    typical_mean, typical_pulse = _typical_loads(use, pack)
-    held = pack.typical((typical_mean + max(typical_pulse, typical_mean)) / 2)
+    generator = generator_of(use.device, seed)
+    return life_of(Loads(*_loads(use, pack, generator, draws), *_typical_loads(use, pack)),
+                   pack, generator)  # fmt: skip
+
+
+def generator_of(device: str, seed: int) -> np.random.Generator:
+    """The source of the draws: the same for the same device and seed."""
+    return np.random.default_rng([seed, zlib.crc32(device.encode())])
+
+
+def life_of(
+    loads: Loads, pack: Pack, generator: np.random.Generator, solar_ma: float = 0.0
+) -> Life:
+    """Modelled life of a fresh pack at these loads, with what a panel puts in on average.
+
+    Where the panel gives all that is drawn, the life is YEARS_MAX.
+    """
+    place = generator.uniform(0.0, 1.0, len(loads.mean))
+    load = loads.mean + (np.maximum(loads.pulse, loads.mean) - loads.mean) * place
+    hours = _hours(pack.draw(generator, load), loads.mean, solar_ma)
+    mean = loads.typical_mean
+    held = pack.typical((mean + max(loads.typical_pulse, mean)) / 2)
     capacity = float(held.mah[0])
-    typical_hours = min(float(held.hours(np.array([typical_mean]))[0]), YEARS_MAX * 8766)
-    drawn = typical_mean * typical_hours
+    typical_hours = float(_hours(held, np.array([mean]), solar_ma)[0])
+    drawn = max(0.0, mean - solar_ma) * typical_hours
     return Life(
-        days=_spread(typical_hours / HOURS_PER_DAY, hours / HOURS_PER_DAY),
-        mah_per_day=_spread(typical_mean * HOURS_PER_DAY, mean * HOURS_PER_DAY),
-        mean_ma=_spread(typical_mean, mean),
+        days=spread(typical_hours / HOURS_PER_DAY, hours / HOURS_PER_DAY),
+        mah_per_day=spread(mean * HOURS_PER_DAY, loads.mean * HOURS_PER_DAY),
+        mean_ma=spread(mean, loads.mean),
         capacity_mah=capacity,
         self_discharge_share=max(0.0, 1 - drawn / capacity) if capacity else 0.0,
     )
 
 
-def _spread(typical: float, drawn: Draws) -> Spread:
+def _hours(held: Held, mean_ma: Draws, solar_ma: float) -> Draws:
+    """Hours until empty. What a cell loses shrinks with what is left, so a panel that gives what
+    device and protection draw keeps it up for good."""
+    net = mean_ma + held.protection_ma - solar_ma
+    longest = YEARS_MAX * HOURS_PER_YEAR
+    hours = hours_until_empty(held.mah, np.maximum(net, 1e-12), held.loss_per_hour)
+    found: Draws = np.where(net > 0, np.minimum(hours, longest), longest)
+    return found
+
+
+def spread(typical: float, drawn: Draws) -> Spread:
+    """A value at typical figures with the middle 90 % of its draws."""
     low, median, high = (float(end) for end in np.percentile(drawn, ENDS))
     return Spread(typical=typical, low=low, median=median, high=high)
 

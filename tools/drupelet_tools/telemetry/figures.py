@@ -29,6 +29,8 @@ from drupelet_tools.telemetry import (
     energy_life,
 )
 from drupelet_tools.telemetry.analyses_plan import DevicePlan, FleetPlan
+from drupelet_tools.telemetry.energy_calibration import Calibration
+from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures_read import by_device, log_ends_ms, messages, rows_of
 from drupelet_tools.telemetry.lake import Lake
 
@@ -156,6 +158,7 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     told = None if fleet.plan.assumed else plan.pack
     row["battery"] = analyses_watch.battery(own["battery"], told)
     row["life"] = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed)
+    row["calibrated"] = _calibrated(row, plan, fleet)
     row["comparison"] = _comparison(row)
     row.update(_sync(device["device"], row, fleet))
     row["trends"] = analyses_watch.boot_trends(_boots(own, row))
@@ -274,16 +277,24 @@ def _operations(row: Row) -> dict[str, int]:
     }
 
 
-def _life(row: Row, plan: DevicePlan, seed: int, *, assumed: bool) -> Row | None:
+def _life(
+    row: Row,
+    plan: DevicePlan,
+    seed: int,
+    *,
+    assumed: bool,
+    calibration: Calibration | None = None,
+) -> Row | None:
     """Modelled life of a full pack; None without a table, a pack or any time on record.
 
     The values are the medians of the draws, so that each lies in its interval.
     """
     if plan.pack is None or row["mah_modelled"] is None or row["slept_between_ms"] is None:
         return None
+    board = energy.load_board(row["board"])
     use = energy_life.Use(
         row["device"],
-        energy.load_board(row["board"]),
+        board if calibration is None else calibration.apply(board),
         _carriers(row),
         _with_sleep(row),
         row["operations"],
@@ -306,6 +317,34 @@ def _life(row: Row, plan: DevicePlan, seed: int, *, assumed: bool) -> Row | None
         "capacity_mah": told.capacity_mah,
         "self_discharge_share": told.self_discharge_share,
         "temperature_c": plan.pack.temperature_c,
+    }
+
+
+def _calibrated(row: Row, plan: DevicePlan, fleet: _Fleet) -> Row | None:
+    """What a calibration was fitted to, and life and charge with it; None without one.
+
+    It stands beside what is modelled and changes none of it.
+    """
+    told = fleet.plan.calibration_of(row["device"], row["name"])
+    if told is None:
+        return None
+    if told.board != row["board"]:
+        raise TelemetryError(
+            f"calibration of {told.device}: it is of board {told.board}, and the lake has"
+            f" {row['board'] or 'no board'} for {row['name']}; calibrate it anew"
+        )
+    life = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed, calibration=told)
+    board = told.apply(energy.load_board(told.board))
+    charge = energy.charges(board, row["state_ms"], _carriers(row), row["operations"])
+    return {
+        "source": told.source,
+        "hours": told.hours,
+        "measured_mah": told.measured_mah,
+        "modelled_mah": told.modelled_mah,
+        "calibrated_mah": told.calibrated_mah,
+        "residual_share": told.residual_share,
+        "mah_log": math.fsum(line.mah for line in charge),
+        "life": life,
     }
 
 

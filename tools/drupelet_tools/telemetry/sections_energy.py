@@ -37,8 +37,38 @@ def life(all_figures: Figures) -> dict[str, Any]:
     return {
         "lives": table("Life from full to empty", heads, rows) if rows else None,
         "batteries": [_battery(battery) for battery in all_figures["batteries"]],
+        "calibrated": _calibrated(all_figures),
         "voltages": _voltages(all_figures) if has_readings else None,
     }
+
+
+def _calibrated(all_figures: Figures) -> Table | None:
+    """Modelled, measured and calibrated in columns of their own; only for calibrated devices."""
+    heads = ["Device", "Modelled (days)", "Calibrated (days)",
+             "Calibrated, 90 % interval (days)", "Modelled (mAh/day)", "Calibrated (mAh/day)",
+             "Measurement (h)", "Measured (mAh)", "Modelled, same time (mAh)",
+             "Calibrated, same time (mAh)", "Residual of a window", "<Fitted to"]  # fmt: skip
+    rows = []
+    for row in all_figures["devices"]:
+        told, life = row["calibrated"], row["life"]
+        if told is None:
+            continue
+        own = told["life"]
+        rows.append((
+            link(row),
+            DASH if life is None else number(life["days"]),
+            DASH if own is None else number(own["days"]),
+            DASH if own is None else between(own["days_low"], own["days_high"]),
+            DASH if life is None else significant(life["mah_per_day"]),
+            DASH if own is None else significant(own["mah_per_day"]),
+            significant(told["hours"]),
+            significant(told["measured_mah"]),
+            significant(told["modelled_mah"]),
+            significant(told["calibrated_mah"]),
+            percent(told["residual_share"], 1),
+            told["source"],
+        ))  # fmt: skip
+    return table("Modelled, measured, calibrated", heads, rows) if rows else None
 
 
 def _life_line(row: Row) -> Cells:
