@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -357,7 +358,8 @@ def test_a_full_outbox_says_what_is_true(
         def make_room(_: float) -> None:
             connection.execute("DELETE FROM outbox")
 
-        monkeypatch.setattr(publishing.time, "sleep", make_room)
+        # Not the module's own `time`, which other threads of this process have, too.
+        monkeypatch.setattr(publishing, "time", SimpleNamespace(sleep=make_room))
         assert publishing.post(connection, b"x", settings.home, wait=True) > 0
 
 

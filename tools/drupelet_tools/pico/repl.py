@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from mpremote.transport import TransportError
 from mpremote.transport_serial import SerialTransport
 
 from drupelet_tools.pico.emulator import ANSWER_S, Pico
@@ -15,6 +16,7 @@ from drupelet_tools.pico.emulator import ANSWER_S, Pico
 _ESCAPE = b"\x00\x03\x03\x00"
 _INTERRUPT = b"\x03"
 _SETTLE_S = 3.0
+_TRY_S = 10.0
 _BAUD = 115200
 
 
@@ -24,12 +26,24 @@ def prompt(pico: Pico) -> Iterator[SerialTransport]:
     transport = SerialTransport(pico.console, _BAUD)
     # The emulated chip is slow, and this machine may have other work.
     transport.exec_raw = functools.partial(transport.exec_raw, timeout=ANSWER_S)
-    transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
+    _enter(transport)
     try:
         yield transport
         transport.exit_raw_repl()
     finally:
         transport.close()
+
+
+def _enter(transport: SerialTransport) -> None:
+    """Interrupt whatever runs. A Ctrl-C that comes while a program starts may find nobody."""
+    until_s = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            transport.enter_raw_repl(soft_reset=False, timeout_overall=_TRY_S)
+            return
+        except TransportError:
+            if time.monotonic() > until_s:
+                raise
 
 
 def interrupt(pico: Pico) -> None:
