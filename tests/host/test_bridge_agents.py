@@ -102,7 +102,7 @@ def test_two_peers_a_side_at_25_percent_loss_and_the_bridge_killed(
     for name, channel in CHANNELS.items():
         wait_for(
             lambda name=name, channel=channel: set(logged(homes[name], channel)) == expected,
-            f"all at {name}", 120,
+            f"all at {name}", 300,
         )  # fmt: skip
     for name, channel in CHANNELS.items():
         told = [event["text"] for event in homes[name].events("channel")]

@@ -18,6 +18,9 @@ Value = float | bool | str
 VALUES_MAX = 64
 # Of a JSON object within an object the name is `outer.inner`; deeper ones are their JSON text.
 _DEPTH_MAX = 4
+# Objects and lists in a body that is read for values. Python reads deep ones by recursion, and how
+# deep it gets is another matter in each version.
+_NESTED_MAX = 256
 # What a number alone is called.
 NUMBER_NAME = "value"
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\s\d.,;:]{0,8})\s*")
@@ -65,11 +68,11 @@ def _values(text: str) -> tuple[dict[str, Value], str]:
     if number:
         value = float(number[1])
         return ({NUMBER_NAME: value} if math.isfinite(value) else {}), number[2]
-    if not text.startswith("{"):
+    if not text.startswith("{") or text.count("{") + text.count("[") > _NESTED_MAX:
         return {}, ""
     try:
         document = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}, ""
     values: dict[str, Value] = {}
     if isinstance(document, dict):
