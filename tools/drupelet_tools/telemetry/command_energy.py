@@ -174,18 +174,18 @@ def plan_(
         if calibration is not None:
             found = energy_calibration.read_calibrations(calibration)
             own = energy_calibration.choose(found, calibration, board, device)
-        told = energy_plan.plan(question, seed=seed)
+        outlook = energy_plan.plan(question, seed=seed)
         fitted = None if own is None else energy_plan.plan(question, calibration=own, seed=seed)
         if as_json:
-            answer = _plan_json(question, told)
+            answer = _plan_json(question, outlook)
             if own is not None and fitted is not None:
                 answer["measured"] = _measured_json(own)
                 answer["calibrated"] = energy_plan.as_dict(fitted)
             typer.echo(json.dumps(answer))
         else:
-            _show_plan(question, told)
+            _show_plan(question, outlook)
             if own is not None and fitted is not None:
-                _show_calibrated(own, told, fitted)
+                _show_calibrated(own, outlook, fitted)
 
 
 @app.command()
@@ -255,45 +255,44 @@ def calibrate(
             offset_ms = energy_fit.align(rows, timeline, table, carrier, offset_ms=offset_ms,
                                          range_ms=range_ms)  # fmt: skip
             typer.echo(f"offset: {offset_ms / 1000:.4g} s", err=True)
-        found = energy_fit.fit(rows, timeline, table, carrier, offset_ms=offset_ms, seed=seed)
-        source = (
-            f"{rows.layout} series {series.name}, {found.hours:.3g} h, {found.windows} windows"
-        )
-        told = energy_calibration.of_fit(found, device or timeline.device, board, carrier, source)
-        if not told.factors:
+        fit = energy_fit.fit(rows, timeline, table, carrier, offset_ms=offset_ms, seed=seed)
+        source = f"{rows.layout} series {series.name}, {fit.hours:.3g} h, {fit.windows} windows"
+        fitted = energy_calibration.of_fit(fit, device or timeline.device, board, carrier, source)
+        if not fitted.factors:
             raise TelemetryError(f"{series}: determines no state; measure for longer")
-        energy_calibration.write_calibration(output, told)
+        energy_calibration.write_calibration(output, fitted)
         if as_json:
-            typer.echo(json.dumps(_fit_json(told, found, output)))
+            typer.echo(json.dumps(_fit_json(fitted, fit, output)))
         else:
-            _show_fit(told, found, output)
+            _show_fit(fitted, fit, output)
 
 
-def _fit_json(told: Calibration, found: Fit, output: Path) -> dict[str, Any]:
+def _fit_json(calibration: Calibration, fit: Fit, output: Path) -> dict[str, Any]:
     return {
         "file": str(output),
-        **_measured_json(told),
-        "residual_share_before": found.residual_before,
-        "windows": found.windows,
+        **_measured_json(calibration),
+        "residual_share_before": fit.residual_before,
+        "windows": fit.windows,
         "factors": [
             {"state": row.state, "name": row.name, "determined": row.determined,
              "hours": row.hours, "factor": row.value.typical, "low": row.value.low,
              "high": row.value.high}
-            for row in found.factors
+            for row in fit.factors
         ],
     }  # fmt: skip
 
 
-def _measured_json(told: Calibration) -> dict[str, Any]:
+def _measured_json(calibration: Calibration) -> dict[str, Any]:
     return {
-        "device": told.device, "board": told.board, "carrier": told.carrier,
-        "source": told.source, "hours": told.hours, "measured_mah": told.measured_mah,
-        "modelled_mah": told.modelled_mah, "calibrated_mah": told.calibrated_mah,
-        "residual_share": told.residual_share,
+        "device": calibration.device, "board": calibration.board, "carrier": calibration.carrier,
+        "source": calibration.source, "hours": calibration.hours,
+        "measured_mah": calibration.measured_mah,
+        "modelled_mah": calibration.modelled_mah, "calibrated_mah": calibration.calibrated_mah,
+        "residual_share": calibration.residual_share,
     }  # fmt: skip
 
 
-def _show_fit(told: Calibration, found: Fit, output: Path) -> None:
+def _show_fit(calibration: Calibration, fit: Fit, output: Path) -> None:
     rows = [
         {
             "state": row.name,
@@ -303,30 +302,30 @@ def _show_fit(told: Calibration, found: Fit, output: Path) -> None:
             "high": f"{row.value.high:.3f}" if row.determined else "",
             "determined": "yes" if row.determined else "no: the table's current stays",
         }
-        for row in found.factors
+        for row in fit.factors
     ]
-    _show(f"{told.device}, {told.board}: {told.source}", rows, as_json=False)
-    typer.echo(_three(told))
+    _show(f"{calibration.device}, {calibration.board}: {calibration.source}", rows, as_json=False)
+    typer.echo(_three(calibration))
     typer.echo(
-        f"residual of a window: {found.residual_before:.1%} as the table is,"
-        f" {found.residual_share:.1%} calibrated"
+        f"residual of a window: {fit.residual_before:.1%} as the table is,"
+        f" {fit.residual_share:.1%} calibrated"
     )
     typer.echo(f"written: {output}")
 
 
-def _three(told: Calibration) -> str:
+def _three(calibration: Calibration) -> str:
     return (
-        f"over the same {told.hours:.3g} h: measured {told.measured_mah:.4g} mAh, modelled"
-        f" {told.modelled_mah:.4g} mAh, calibrated {told.calibrated_mah:.4g} mAh"
+        f"over the same {calibration.hours:.3g} h: measured {calibration.measured_mah:.4g} mAh,"
+        f" modelled {calibration.modelled_mah:.4g} mAh, calibrated {calibration.calibrated_mah:.4g} mAh"
     )
 
 
-def _show_calibrated(own: Calibration, told: Plan, fitted: Plan) -> None:
+def _show_calibrated(own: Calibration, outlook: Plan, fitted: Plan) -> None:
     """Modelled, calibrated and measured, each by its own name."""
     typer.echo(f"\nCalibration of {own.device}: {own.source}")
-    typer.echo(f"modelled life    {_days(told.life)}")
+    typer.echo(f"modelled life    {_days(outlook.life)}")
     typer.echo(f"calibrated life  {_days(fitted.life)}")
-    typer.echo(f"modelled         {_span(told.life.mah_per_day)} mAh a day")
+    typer.echo(f"modelled         {_span(outlook.life.mah_per_day)} mAh a day")
     typer.echo(f"calibrated       {_span(fitted.life.mah_per_day)} mAh a day")
     typer.echo(_three(own))
     kept = "Boot, joining and storage keep the table's charge: a calibration has power states."
@@ -398,7 +397,7 @@ def _pack(text: str, rated: str | None, temperature_c: float) -> Pack:
     return Pack(load_battery(name), series, parallel, rated_mah, temperature_c)
 
 
-def _plan_json(question: Question, told: Plan) -> dict[str, Any]:
+def _plan_json(question: Question, outlook: Plan) -> dict[str, Any]:
     from drupelet_tools.telemetry.energy_plan import as_dict
 
     pack = question.pack
@@ -414,35 +413,35 @@ def _plan_json(question: Question, told: Plan) -> dict[str, Any]:
         "messages": question.messages,
         "sealed": question.sealed,
         "solar_mah_per_day": question.solar_mah_per_day,
-        **as_dict(told),
+        **as_dict(outlook),
     }
 
 
-def _show_plan(question: Question, told: Plan) -> None:
+def _show_plan(question: Question, outlook: Plan) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    pack, life = question.pack, told.life
+    pack, life = question.pack, outlook.life
     cells = f"{pack.series}s{pack.parallel}p " if pack.series * pack.parallel > 1 else ""
     seals = "sealed" if question.sealed else "in the clear"
     console = Console(file=sys.stdout, highlight=False)
-    for warning in told.warnings:
+    for warning in outlook.warnings:
         console.print(f"WARNING: {warning}.", markup=False)
     lines = [
         f"{question.board} over {question.carrier}, a wake every {question.period_ms / 1000:g} s"
         f" with {question.messages} message(s) of {question.body_bytes} B, {seals}",
         f"battery       {cells}{pack.battery.label}, {pack.temperature_c:g} C:"
         f" {life.capacity_mah:,.0f} mAh that can be used at this load",
-        f"a wake        {told.wake_ms:,.0f} ms, {told.wake_mc:,.1f} mC,"
-        f" peak {told.peak_ma:.0f} mA",
+        f"a wake        {outlook.wake_ms:,.0f} ms, {outlook.wake_mc:,.1f} mC,"
+        f" peak {outlook.peak_ma:.0f} mA",
         f"drawn         {_span(life.mah_per_day)} mAh a day",
     ]
     if question.solar_mah_per_day:
-        lines.append(f"without sun   {_days(told.without_sun)}")
+        lines.append(f"without sun   {_days(outlook.without_sun)}")
         lines.append(
             f"life          the panel's {question.solar_mah_per_day:g} mAh a day carry it"
-            if told.carried
+            if outlook.carried
             else f"life          {_days(life)}"
         )
     else:
@@ -452,7 +451,7 @@ def _show_plan(question: Question, told: Plan) -> None:
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
     for head in ("where the charge goes", "mAh a day, likely", "low", "high", "share"):
         shown.add_column(head, justify="left" if head.startswith("where") else "right")
-    for part in told.parts:
+    for part in outlook.parts:
         ends = part.mah_per_day
         shown.add_row(part.name, f"{ends.median:.4g}", f"{ends.low:.4g}", f"{ends.high:.4g}",
                       f"{part.share:.1%}")  # fmt: skip
@@ -461,10 +460,10 @@ def _show_plan(question: Question, told: Plan) -> None:
         "Modelled, not measured. Likely: the middle of the draws; low and high hold 90 % of them."
     )
     console.print(note, soft_wrap=True)
-    if told.stand_ins:
-        console.print("Stand-ins, without a source: " + ", ".join(told.stand_ins) + ".",
+    if outlook.stand_ins:
+        console.print("Stand-ins, without a source: " + ", ".join(outlook.stand_ins) + ".",
                       markup=False, soft_wrap=True)  # fmt: skip
-    for what in told.left_out:
+    for what in outlook.left_out:
         console.print(f"Left out: {what}.", markup=False, soft_wrap=True)
 
 
@@ -543,9 +542,9 @@ def _wake_rows(name: str) -> tuple[str, Rows]:
         own = {"step": f"{step.step} {step.variant}".strip(),
                "carrier": ", ".join(step.carriers) or "any"}  # fmt: skip
         draws = "its charge" if step.charge_uc is not None else codes.STATES[step.state]
-        for unit, told in (("ms", step.time_ms), ("uC", step.charge_uc)):
-            if told is not None:
-                rows.append({**own, "unit": unit, **_ends(told, "draws", draws)})
+        for unit, value in (("ms", step.time_ms), ("uC", step.charge_uc)):
+            if value is not None:
+                rows.append({**own, "unit": unit, **_ends(value, "draws", draws)})
     return "steps of a wake", rows
 
 
@@ -558,15 +557,15 @@ def _carrier_rows(name: str) -> tuple[str, Rows]:
         "rate (kbit/s)": carrier.rate_kbit_s,
         "connecting and waiting (ms)": carrier.exchange_ms,
     }
-    rows = [{"figure": what, **_ends(told)} for what, told in figures.items()]
+    rows = [{"figure": what, **_ends(value)} for what, value in figures.items()]
     return f"{carrier.label}, table {carrier.version}", rows
 
 
-def _ends(told: Figure, *more: str) -> dict[str, Any]:
-    known = "stand-in" if told.unknown else "yes"
+def _ends(figure: Figure, *more: str) -> dict[str, Any]:
+    known = "stand-in" if figure.unknown else "yes"
     extra = {more[0]: more[1]} if more else {}
-    return {"typical": told.typical, "low": told.low, "high": told.high, **extra,
-            "known": known, "source": told.source}  # fmt: skip
+    return {"typical": figure.typical, "low": figure.low, "high": figure.high, **extra,
+            "known": known, "source": figure.source}  # fmt: skip
 
 
 def _battery_rows(name: str) -> tuple[str, Rows]:

@@ -63,21 +63,21 @@ class Calibration:
             )
         return replace(board, currents=currents)
 
-    def _scaled(self, row: Current, told: Figure) -> Current:
+    def _scaled(self, row: Current, factor: Figure) -> Current:
         ma = row.typical_ma
         return Current(
-            ma * told.typical, ma * told.low, ma * told.high, f"calibrated: {self.source}",
+            ma * factor.typical, ma * factor.low, ma * factor.high, f"calibrated: {self.source}",
             row.carriers,
         )  # fmt: skip
 
 
-def of_fit(found: Fit, device: str, board: str, carrier: str, source: str) -> Calibration:
+def of_fit(fit: Fit, device: str, board: str, carrier: str, source: str) -> Calibration:
     """What a fit gives, without the states that it does not determine."""
     return Calibration(
         device, board, carrier, source,
-        {row.state: row.value for row in found.factors if row.determined},
-        found.measured_mah, found.modelled_mah, found.calibrated_mah, found.residual_share,
-        found.hours,
+        {row.state: row.value for row in fit.factors if row.determined},
+        fit.measured_mah, fit.modelled_mah, fit.calibrated_mah, fit.residual_share,
+        fit.hours,
     )  # fmt: skip
 
 
@@ -126,14 +126,14 @@ def _tables(row: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def write_calibration(path: Path, told: Calibration) -> None:
+def write_calibration(path: Path, calibration: Calibration) -> None:
     """Put a device's calibration into a file, in place of one of the same device.
 
     Raises:
         TelemetryError: the file is there and holds no calibrations, or cannot be written.
     """
     all_of = read_calibrations(path) if path.exists() else {}
-    all_of[told.device] = told
+    all_of[calibration.device] = calibration
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by `drupelet telemetry energy calibrate`."))
     document["schema"] = SCHEMA

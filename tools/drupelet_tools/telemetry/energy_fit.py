@@ -241,17 +241,17 @@ def _bounded(
     """Least squares of modelled @ x = measured with bounds; x is 1 where not free."""
     squares = modelled.T @ modelled
     target = modelled.T @ measured
-    found = np.ones(modelled.shape[1]) if begin is None else begin.copy()
+    factors = np.ones(modelled.shape[1]) if begin is None else begin.copy()
     for _ in range(SWEEPS):
         moved = 0.0
         for at in np.flatnonzero(free):
             own = squares[at, at]
             if own <= 0:
                 continue
-            best = found[at] + (target[at] - squares[at] @ found) / own
+            best = factors[at] + (target[at] - squares[at] @ factors) / own
             best = min(max(best, FACTOR_MIN), FACTOR_MAX)
-            moved = max(moved, abs(best - found[at]) / found[at])
-            found[at] = best
+            moved = max(moved, abs(best - factors[at]) / factors[at])
+            factors[at] = best
         if moved < 1e-9:
             break
-    return found
+    return factors

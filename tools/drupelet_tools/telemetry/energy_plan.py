@@ -113,12 +113,12 @@ class _Day:
     currents: dict[int, Draws] = field(default_factory=dict)
     used: dict[str, Current | Figure] = field(default_factory=dict)
 
-    def value(self, told: Figure, what: str) -> Draws:
+    def value(self, figure: Figure, what: str) -> Draws:
         """Draws of a figure, or its typical value; remembered as used."""
-        self.used[what] = told
+        self.used[what] = figure
         if self.generator is None:
-            return np.full(self.count, told.typical)
-        return told.draw(self.generator, self.count)
+            return np.full(self.count, figure.typical)
+        return figure.draw(self.generator, self.count)
 
     def current(self, state: int) -> Draws:
         """mA in a power state: one draw for all steps that are in it."""
@@ -135,14 +135,14 @@ class _Day:
         self.square = self.square + hours * ma * ma
         self.awake_ms = self.awake_ms + times * ms
 
-    def step(self, part: str, times: float, told: WakeStep) -> None:
+    def step(self, part: str, times: float, row: WakeStep) -> None:
         """A step of the wake, by its own charge where the table has one."""
-        what = f"{told.step} {told.variant}".strip()
-        ms = self.value(told.time_ms, f"time of {what}")
-        if told.charge_uc is None:
-            self.add(part, times, ms, self.current(told.state))
+        what = f"{row.step} {row.variant}".strip()
+        ms = self.value(row.time_ms, f"time of {what}")
+        if row.charge_uc is None:
+            self.add(part, times, ms, self.current(row.state))
             return
-        uc = self.value(told.charge_uc, f"charge of {what}")
+        uc = self.value(row.charge_uc, f"charge of {what}")
         self.add(part, times, ms, uc / np.maximum(ms, 1e-9))
 
 
@@ -221,16 +221,18 @@ def plan(
     )
 
 
-def as_dict(told: Plan) -> dict[str, Any]:
+def as_dict(plan: Plan) -> dict[str, Any]:
     """The plan for `--json`."""
-    found = asdict(told)
+    fields = asdict(plan)
     for name in ("life", "without_sun"):
-        found[name] = {
+        fields[name] = {
             key: value if not isinstance(value, dict) else _ends(value)
-            for key, value in found[name].items()
+            for key, value in fields[name].items()
         }
-    found["parts"] = [{**row, "mah_per_day": _ends(row["mah_per_day"])} for row in found["parts"]]
-    return found
+    fields["parts"] = [
+        {**row, "mah_per_day": _ends(row["mah_per_day"])} for row in fields["parts"]
+    ]
+    return fields
 
 
 def _ends(row: Mapping[str, float]) -> dict[str, float]:
