@@ -316,7 +316,8 @@ def _show_fit(calibration: Calibration, fit: Fit, output: Path) -> None:
 def _three(calibration: Calibration) -> str:
     return (
         f"over the same {calibration.hours:.3g} h: measured {calibration.measured_mah:.4g} mAh,"
-        f" modelled {calibration.modelled_mah:.4g} mAh, calibrated {calibration.calibrated_mah:.4g} mAh"
+        f" modelled {calibration.modelled_mah:.4g} mAh,"
+        f" calibrated {calibration.calibrated_mah:.4g} mAh"
     )
 
 

@@ -35,46 +35,50 @@ MEMBERS_MAX = 8  # that are named in it
 LEVELS = {1: "now", 2: "soon", 3: "look"}
 
 
-def subtitle(found: Figures) -> str:
+def subtitle(all_figures: Figures) -> str:
     """One line under the title."""
-    fleet = found["fleet"]
-    left_out = fleet["devices"] - len(found["devices"])
+    fleet = all_figures["fleet"]
+    left_out = fleet["devices"] - len(all_figures["devices"])
     return (
         f"{number(fleet['devices'])} devices · {number(fleet['delivered'])} deliveries · "
         "from the devices' own logs"
         + (f"; {number(left_out)} devices are only in the sums and in --csv" if left_out else "")
-        + (f" up to {moment(found['now_ms'])} UTC" if found["now_ms"] is not None else "")
+        + (
+            f" up to {moment(all_figures['now_ms'])} UTC"
+            if all_figures["now_ms"] is not None
+            else ""
+        )
     )
 
 
-def content(found: Figures) -> dict[str, Any]:
+def content(all_figures: Figures) -> dict[str, Any]:
     """Everything that the template shows beside the charts, by the names that it uses."""
     return {
-        "subtitle": subtitle(found),
-        "tiles": _tiles(found),
-        "attention": _attention(found),
-        "summary": _summary(found),
-        "groups": _groups(found),
-        "groups_left_out": max(0, len(found["fleet"]["groups"]) - GROUPS_MAX),
-        "life": sections_energy.life(found),
-        "carriers": _carriers(found),
-        "bytes": _bytes(found),
-        "charge": sections_energy.charge(found),
-        "latency": _latency(found),
-        "sampled": found["fleet"]["latency"]["every"],
-        "sends": _sends(found),
-        "repeats": _repeats(found),
-        "presence": _presence(found),
-        "trends": _trends(found),
-        "outliers": _outliers(found),
-        "health": _health(found),
-        "devices": device_pages(found),
+        "subtitle": subtitle(all_figures),
+        "tiles": _tiles(all_figures),
+        "attention": _attention(all_figures),
+        "summary": _summary(all_figures),
+        "groups": _groups(all_figures),
+        "groups_left_out": max(0, len(all_figures["fleet"]["groups"]) - GROUPS_MAX),
+        "life": sections_energy.life(all_figures),
+        "carriers": _carriers(all_figures),
+        "bytes": _bytes(all_figures),
+        "charge": sections_energy.charge(all_figures),
+        "latency": _latency(all_figures),
+        "sampled": all_figures["fleet"]["latency"]["every"],
+        "sends": _sends(all_figures),
+        "repeats": _repeats(all_figures),
+        "presence": _presence(all_figures),
+        "trends": _trends(all_figures),
+        "outliers": _outliers(all_figures),
+        "health": _health(all_figures),
+        "devices": device_pages(all_figures),
     }
 
 
-def _tiles(found: Figures) -> list[tuple[str, str | Cell, str]]:
+def _tiles(all_figures: Figures) -> list[tuple[str, str | Cell, str]]:
     """What, how much and of which unit."""
-    fleet = found["fleet"]
+    fleet = all_figures["fleet"]
     wait = fleet["latency"]
     unit, unit_ms = wait_unit(wait)
     both = f"{time_in(wait['p50_ms'], unit_ms)} / {time_in(wait['p90_ms'], unit_ms)}"
@@ -99,10 +103,10 @@ def times(value: float | None) -> str:
     return DASH if value is None else f"{value:,.2f}"
 
 
-def _attention(found: Figures) -> list[dict[str, Any]]:
+def _attention(all_figures: Figures) -> list[dict[str, Any]]:
     """Lines of one kind together; of many, the first some and the `rest`, which is folded."""
     kinds: dict[tuple[int, str], list[Row]] = {}
-    for line in found["attention"]:
+    for line in all_figures["attention"]:
         kinds.setdefault((line["level"], line["kind"]), []).append(line)
     return [
         {"level": level, "word": LEVELS[level], "lines": lines[:shown], "rest": lines[shown:]}
@@ -112,8 +116,8 @@ def _attention(found: Figures) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(found: Figures) -> Table:
-    unit, unit_ms = wait_unit(found["fleet"]["latency"])
+def _summary(all_figures: Figures) -> Table:
+    unit, unit_ms = wait_unit(all_figures["fleet"]["latency"])
     heads = ["Device", "<Carrier", "Delivered / expected", "Repeats stopped",
              "Bytes per message (B)", "Overhead per message (B)", "Multiplier by records",
              "Multiplier by bytes", "Charge, modelled (mAh)", "Charge per day, modelled (mAh)",
@@ -135,12 +139,12 @@ def _summary(found: Figures) -> Table:
             time_in(row["latency"]["p50_ms"], unit_ms),
             time_in(row["latency"]["p90_ms"], unit_ms),
         )
-        for row in found["devices"]
+        for row in all_figures["devices"]
     ]
     return table("One line per device", heads, rows)
 
 
-def _carriers(found: Figures) -> Table | None:
+def _carriers(all_figures: Figures) -> Table | None:
     """What the fleet sent over each carrier."""
     rows = [
         (
@@ -150,14 +154,14 @@ def _carriers(found: Figures) -> Table | None:
             number(row["telemetry"]),
             times(row["multiplier_bytes"]),
         )
-        for row in found["fleet"]["carriers"]
+        for row in all_figures["fleet"]["carriers"]
     ]
     heads = ["Carrier", "Sent (B)", "Of it messages (B)", "Of it telemetry (B)", "Multiplier"]
     return table("Sent by the fleet, per carrier", heads, rows) if rows else None
 
 
-def _bytes(found: Figures) -> Table:
-    lines = [(d, line) for d in found["devices"] for line in d["traffic"]["lines"]]
+def _bytes(all_figures: Figures) -> Table:
+    lines = [(d, line) for d in all_figures["devices"] for line in d["traffic"]["lines"]]
     kinds = [kind for kind in BYTE_KINDS if any(line.get(kind) for _, line in lines)]
     heads = ["Device", "<Carrier", "<Direction", "Link total (B)"]
     heads += [f"{kind.capitalize()} (B)" for kind in kinds]
@@ -174,8 +178,8 @@ def _bytes(found: Figures) -> Table:
     return table("Highest counters per boot, summed over boots", heads, rows)
 
 
-def _latency(found: Figures) -> Table:
-    whole = found["fleet"]["latency"]
+def _latency(all_figures: Figures) -> Table:
+    whole = all_figures["fleet"]["latency"]
     unit, unit_ms = wait_unit(whole)
     heads = ["At device", "Messages of others", "Delivered, timed", "No delivery on record",
              "No clock", f"p50 ({unit})", f"p90 ({unit})", f"p99 ({unit})", "p50 (epochs)",
@@ -194,13 +198,13 @@ def _latency(found: Figures) -> Table:
             seconds(spread) if spread is not None else "unknown",
         )
 
-    rows = [cells(link(row), row["latency"]) for row in found["devices"]]
+    rows = [cells(link(row), row["latency"]) for row in all_figures["devices"]]
     return table("Per receiving device", heads, rows, cells("All", whole))
 
 
-def _sends(found: Figures) -> Table | None:
+def _sends(all_figures: Figures) -> Table | None:
     """How many sends messages took; None where none was sent."""
-    sends = found["fleet"]["sync"]["sends"]
+    sends = all_figures["fleet"]["sync"]["sends"]
     heads = ["Sends", "Messages, each once per receiver", "Share"]
     whole = sum(sends)
     last = len(sends)
@@ -212,7 +216,7 @@ def _sends(found: Figures) -> Table | None:
     return table("Sends that a message took to a receiver", heads, rows) if rows else None
 
 
-def _repeats(found: Figures) -> Table:
+def _repeats(all_figures: Figures) -> Table:
     heads = ["Device", "Sends", "Of it repeats", "Share of repeats", "Of it back-off begun anew",
              "Acknowledged to it", "Offers", "Of it back-off begun anew", "Requests",
              "Duplicates that came", "Share of duplicates"]  # fmt: skip
@@ -230,17 +234,17 @@ def _repeats(found: Figures) -> Table:
             number(row["duplicates"]),
             percent(row["duplicate_share"]),
         )
-        for row in found["devices"]
+        for row in all_figures["devices"]
     ]
     return table("Per device, of single messages", heads, rows)
 
 
-def _groups(found: Figures) -> Table | None:
+def _groups(all_figures: Figures) -> Table | None:
     """What each group cost; the largest, where there are many."""
-    listed = found["fleet"]["groups"]
+    listed = all_figures["fleet"]["groups"]
     if not listed:
         return None
-    names = {row["device"]: row["label"] for row in found["devices"]}
+    names = {row["device"]: row["label"] for row in all_figures["devices"]}
     heads = ["<Group", "<Members", "Messages", "Deliveries", "Sends", "Acknowledgements", "Offers",
              "Requests", "Sent (B)", "Multiplier by records", "Multiplier by bytes"]  # fmt: skip
     rows = [
@@ -265,12 +269,12 @@ def _members(names: list[str]) -> str:
     return f"{shown} and {number(more)} more" if more > 0 else shown
 
 
-def _presence(found: Figures) -> Table:
+def _presence(all_figures: Figures) -> Table:
     heads = ["Device", "First sign", "Last sign", "Own schedule", "<Told by", "Quiet for",
              "Away, times", "Away, share of its time", "Longest away",
              "<Longest began"]  # fmt: skip
     rows: list[Cells] = []
-    for row in found["devices"]:
+    for row in all_figures["devices"]:
         seen = row["presence"]
         longest = seen["outage_list"][0] if seen["outage_list"] else None
         quiet = DASH if seen["silent_ms"] is None else span(seen["silent_ms"])
@@ -291,7 +295,7 @@ def _presence(found: Figures) -> Table:
     return table("Times are UTC", heads, rows)
 
 
-def _trends(found: Figures) -> Table | None:
+def _trends(all_figures: Figures) -> Table | None:
     heads = ["Trend", "Median slope", "Low", "High", "<Unit", "Devices", "Of them with a trend"]
     rows = [
         (
@@ -303,13 +307,13 @@ def _trends(found: Figures) -> Table | None:
             number(row["devices"]),
             number(row["found"]),
         )
-        for row in found["trends"]
+        for row in all_figures["trends"]
     ]
     caption = "Median of the devices' slopes, with its 95 % interval"
     return table(caption, heads, rows) if rows else None
 
 
-def _outliers(found: Figures) -> Table | None:
+def _outliers(all_figures: Figures) -> Table | None:
     heads = ["Device", "<Figure", "Value", "Median of the fleet", "Robust z"]
     rows = [
         (
@@ -319,7 +323,7 @@ def _outliers(found: Figures) -> Table | None:
             significant(row["median"]),
             f"{row['z']:+.1f}",
         )
-        for row in found["outliers"]
+        for row in all_figures["outliers"]
     ]
     caption = "More than 3.5 robust deviations from the fleet's median"
     return table(caption, heads, rows) if rows else None
@@ -332,7 +336,7 @@ def significant_signed(value: float | None) -> str:
     return significant(value) if value < 0 or value == 0 else f"+{significant(value)}"
 
 
-def _health(found: Figures) -> Table:
+def _health(all_figures: Figures) -> Table:
     heads = ["Device", "Boots", "Heap limit (B)", "Heap free, lowest (B)", "Log segments",
              "Segments missing", "Missing share", "Came again", "Blocks lost", "Events refused",
              "Places in quarantine", "Clock jumps", "Clock known within (± s)",
@@ -357,7 +361,7 @@ def _health(found: Figures) -> Table:
             number(health["damaged_frames"]),
             number(health["errors"]),
         )
-        for row in found["devices"]
+        for row in all_figures["devices"]
         for health in [row["health"]]
     ]
     return table("Totals over all boots", heads, rows)
