@@ -1,8 +1,6 @@
 """`drupelet chat`: groups of this home's hosts in which people talk (docs/field-guide.md 1)."""
 
 import json
-import os
-import sqlite3
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -12,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drupelet.base.errors import CapacityError, StorageError
+from drupelet.base.errors import CapacityError
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, TextCommand, ask_agent, home_of, table
+from drupelet_host.cli.store_reading import store_reading
 from drupelet_host.home import config
 from drupelet_host.requests.shapes import TakePartInChat
 from drupelet_host.store import database
@@ -213,11 +212,7 @@ def _reading(home: Path | None) -> "Iterator[ChatView]":
         database.connect(path, read_only=True) if path.exists() else database.empty()
     )  # fmt: skip
     try:
-        yield ChatView(connection, settings)
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(path, error)) from error
-    except BrokenPipeError:
-        # As `head` ends once it has its lines; nothing else is to be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with store_reading(path):
+            yield ChatView(connection, settings)
     finally:
         connection.close()

@@ -1,9 +1,7 @@
 """`drupelet log` and `drupelet get`: messages of the log, for people and for programs."""
 
 import json
-import os
 import re
-import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -15,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet.base.errors import StorageError
 from drupelet.base.limits import ID_SIZE
 from drupelet_host.base import clock, output
 from drupelet_host.base.duration import duration_s
 from drupelet_host.cli.common import Home, home_of
-from drupelet_host.store import database
+from drupelet_host.cli.store_reading import store_reading
 
 if TYPE_CHECKING:
     from drupelet_host.view.log_view import Entry, LogView, Wanted
@@ -93,15 +90,10 @@ def _reading(home: Path) -> "Iterator[LogView]":
     from drupelet_host.view.log_view import LogView
 
     view = LogView(home)
-    path = view.config.store_path
     try:
-        view.check_identity()
-        yield view
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(path, error)) from error
-    except BrokenPipeError:
-        # As `head` ends once it has its lines; nothing else is to be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with store_reading(view.config.store_path):
+            view.check_identity()
+            yield view
     finally:
         view.close()
 
