@@ -104,7 +104,7 @@ class End:
         self.random = Bytes(seed)
         self.steps_max = steps_max
         self.carrier_class = carrier_class
-        self.store_gen = bytes(4)
+        self.store_gen = seed.to_bytes(4, "big")
         assert install(self.keys, ROOT, KID, 0, flags) == OK
         self.seal = self.boot()
 

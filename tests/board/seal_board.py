@@ -74,7 +74,7 @@ def clock():
 
 
 def boot(keys, seed):
-    context = SealContext(aead, Bytes(seed), bytes(4))
+    context = SealContext(aead, Bytes(seed), b"\0\0\0\1")
     seal = Seal(context, keys, 0)
     assert seal.load() == 0
     return seal
@@ -88,7 +88,7 @@ boot(a_keys, 1)  # what is loaded once is loaded now
 
 def per_peer():
     """What each seal of a device keeps, and each cipher; one of the latter per seal at most."""
-    context = SealContext(aead, Bytes(1), bytes(4))
+    context = SealContext(aead, Bytes(1), b"\0\0\0\1")
     seals = [None] * PEERS
     gc.collect()
     before = gc.mem_alloc()

@@ -185,6 +185,27 @@ def test_what_a_peer_tells_first_outlives_a_reboot(ends):
     assert b.seal.peer_lost
 
 
+def test_what_came_before_the_first_status_counts_as_lost_once_that_epoch_has_ended(ends):
+    a, b = ends
+    a.send(b"lost, and the status with it")
+    late = a.send(b"late")
+    assert b.take(a.send(b"of the first life")) == b"of the first life"
+    assert not b.seal.peer_lost
+    b.boot()  # that the store was not known is on flash
+    a.store_gen = b"\x00\x00\x00\x08"
+    a.boot()
+    assert b.take(a.send(b"wiped")) == b"wiped" and b.seal.peer_lost
+    assert b.take(late) == E_PEER
+
+
+def test_the_status_of_the_first_epoch_is_not_a_loss(ends):
+    a, b = ends
+    a.send(b"lost, and the status with it")
+    for n in range(8):
+        b.take(a.send(b"%d" % n))
+    assert not b.seal.peer_lost
+
+
 def test_a_receiver_that_was_set_back_is_caught_up(ends):
     a, b = ends
     image = dict(b.keys.rows)

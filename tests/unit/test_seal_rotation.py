@@ -221,8 +221,11 @@ class Walk:
             return []
 
     def taken_by(self, receiver, carrier_class, frames):
+        """What came of them; that the peer's store may be another one is settled at once."""
         try:
-            return receiver.take(carrier_class, frames)
+            texts = receiver.take(carrier_class, frames)
+            receiver.seals[carrier_class].settle()
+            return texts
         except Cut:
             receiver.boot()
             return []
@@ -233,8 +236,8 @@ class Walk:
             for sender, receiver in ((self.a, self.b), (self.b, self.a)):
                 sender.tick(MINUTE)
                 receiver.tick(MINUTE)
-                live = receiver.take(LIVE, sender.live(b"live"))
-                stick = receiver.take(STICK, sender.bundle(b"stick"))
+                live = self.taken_by(receiver, LIVE, sender.live(b"live"))
+                stick = self.taken_by(receiver, STICK, sender.bundle(b"stick"))
                 if n > HEALING - 10:
                     assert (live, stick) == ([b"live"], [b"stick"]), sender.keys.own_id
 

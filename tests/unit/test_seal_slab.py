@@ -18,7 +18,7 @@ class Hub:
 
     def __init__(self, peers: int, **settings: int) -> None:
         self.aead = Witness(Aead())
-        self.context = SealContext(self.aead, Bytes(1), bytes(4), **settings)
+        self.context = SealContext(self.aead, Bytes(1), b"\0\0\0\1", **settings)
         self.ours: list[End] = []
         self.theirs: list[End] = []
         for n in range(peers):
@@ -29,7 +29,7 @@ class Hub:
                 end = End.__new__(End)
                 end.keys = RamKeys(own, other)
                 end.aead, end.random, end.carrier_class = self.aead, Bytes(n + 7), 0
-                end.steps_max, end.store_gen = 1024, bytes(4)
+                end.steps_max, end.store_gen = 1024, b"\0\0\0\2"
                 assert install(end.keys, root, KID + 4 * n, 0, 0) == OK
                 ends.append(end)
             ends[0].seal = Seal(self.context, ends[0].keys, 0)

@@ -127,7 +127,7 @@ class Device:
     def boot(self):
         self.keys.forget()
         world = self.world
-        context = SealContext(world.aead, world.random_byte, bytes(4))
+        context = SealContext(world.aead, world.random_byte, b"\0\0\0\1")
         seal = Seal(context, self.keys, 0)
         assert seal.load() == OK
         self.sealed = Sealed(self.air, seal, world.clock, self.buf)

@@ -121,13 +121,12 @@ class SealContext:
                 return ciphers[i]
             if places[i] < 0:
                 victim = i
-        i = victim
-        self._next = (i + 1) % len(places)
-        places[i] = -1
-        ciphers[i] = None
-        ciphers[i] = self.aead.cipher(self.rows, place) if new is None else new
-        places[i] = place
-        return ciphers[i]
+        self._next = (victim + 1) % len(places)
+        places[victim] = -1
+        ciphers[victim] = None
+        ciphers[victim] = self.aead.cipher(self.rows, place) if new is None else new
+        places[victim] = place
+        return ciphers[victim]
 
     def forget(self, place: int) -> None:
         """Drop the cipher of the key at rows[place] from the cache."""
@@ -567,9 +566,12 @@ class Seal(SealFields):
             self.clones += 1  # two senders in one epoch: a clone, or a restored older copy
             self.flags |= URGENT | OWES
             return E_PEER
-        has_status = buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE
-        if has_status and equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
-            copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # its first status
+        if equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+            if get_u24(rows, at + IN_EPOCH_AT):
+                # An epoch has ended without a status, and the store that it spoke for with it.
+                self.flags = (self.flags | PEER_LOST) & ~IN_OPEN
+            if buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE:
+                copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # its first status
         code = OK if is_same_generation else turn_over(self, row, generation)
         if code == OK and not self.flags & BUNDLE:  # a bundle's: in `commit`
             code = self._keep(row, epoch, key)
