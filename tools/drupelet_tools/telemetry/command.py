@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry import command_energy, command_report
+from drupelet_tools.telemetry import command_energy, command_lake, command_report
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def query(
     as_json: JsonFlag = False,
 ) -> None:
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
-    clocks, events, sources, devices."""
+    clocks, events, sources, devices, pieces."""
     with _one_line():
         from drupelet_tools.telemetry import query_output, sql
 
@@ -123,4 +123,5 @@ def query(
 
 
 command_report.register(app)
+command_lake.register(app)
 app.add_typer(command_energy.app, name="energy")
