@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -31,8 +32,6 @@ from drupelet_tools.telemetry.lake import (
     Lake,
     LakeFile,
     create_lake,
-    delta_table,
-    open_lake,
     read_files,
     unwritable,
 )
@@ -43,6 +42,10 @@ from drupelet_tools.telemetry.schemas import DELTA, FILES, KEY, PIECE, TABLES, T
 COMMIT_TRIES = 40
 _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
+# What is taken in together lies together: an ingest that brings the next numbers of each device
+# skips the row groups before.
+KEY_ORDER = [("boot", "ascending"), ("number", "ascending"), ("device", "ascending")]
+ROW_GROUP = 1 << 12
 # A file of keys is merged with newer ones that have at least half as many rows: of n keys there
 # are about log2(n) files, and each key is written about as often.
 MERGE_RATIO = 2
@@ -67,31 +70,28 @@ class SupersededError(Exception):
     """A file that a change removes is not there any more: another one removed it."""
 
 
-def commit(root: Path, change: Change) -> Lake:
-    """Make a change count, whole or not at all; the lake as it is then.
+def commit(lake: Lake, change: Change) -> None:
+    """Make a change to a lake count, whole or not at all.
 
     Raises:
         TelemetryError: the lake cannot be written, or others were faster COMMIT_TRIES times.
         SupersededError: another change removed what this one removes, or committed its app id.
     """
     for turn in range(COMMIT_TRIES):
-        lake = open_lake(root)
-        there = {one.path for kind in lake.files for one in lake.files[kind]}
-        if any(one.path not in there for one in change.removed):
-            raise SupersededError
-        if _try(lake, change):
-            return open_lake(root)
+        if _try(lake.refreshed(), change):
+            return
         time.sleep(random.random() * min(_PAUSE_MAX_S, _PAUSE_S * 2**turn))
     raise TelemetryError(
-        f"{root}: other writers were faster {COMMIT_TRIES} times; nothing changed: run it again"
+        f"{lake.root}: other writers were faster {COMMIT_TRIES} times; nothing changed:"
+        " run it again"
     )
 
 
 def _try(lake: Lake, change: Change) -> bool:
-    table = delta_table(lake.root)
-    if table.version() != lake.version:
-        return False
-    if change.app and table.transaction_version(change.app) is not None:
+    there = {one.path for kind in lake.files for one in lake.files[kind]}
+    if any(one.path not in there for one in change.removed):
+        raise SupersededError
+    if change.app and lake.table.transaction_version(change.app) is not None:
         raise SupersededError
     merged: list[LakeFile] = []
     keys = change.keys
@@ -101,7 +101,7 @@ def _try(lake: Lake, change: Change) -> bool:
         merged = _to_merge(lake.files[KEY], keys.num_rows)
         paths = [str(lake.root / TABLE / one.path) for one in merged]
         keys = pa.concat_tables([keys, read_files(paths, FILES[KEY], FILES[KEY].names)])
-    own = write_file(lake.root, KEY, secrets.token_hex(8), keys.sort_by("device"))
+    own = write_file(lake.root, KEY, secrets.token_hex(8), keys.sort_by(KEY_ORDER))
     properties = CommitProperties(
         app_transactions=[Transaction(change.app, 0)] if change.app else None
     )
@@ -114,7 +114,7 @@ def _try(lake: Lake, change: Change) -> bool:
     if not added and not removed:
         return True
     try:
-        table.create_write_transaction(
+        lake.table.create_write_transaction(
             [*added, *removed], "append", DELTA, ["kind"], commit_properties=properties
         )
     except CommitFailedError:
@@ -168,7 +168,7 @@ def create_table(root: Path, files: Iterable[LakeFile]) -> None:
 
 
 def write_file(root: Path, kind: str, name: str, rows: pa.Table) -> list[LakeFile]:
-    """Write rows, which are in order of device, as a file of the lake; none without rows.
+    """Write rows as a file of the lake; none without rows.
 
     Raises:
         TelemetryError: it cannot be written.
@@ -178,13 +178,15 @@ def write_file(root: Path, kind: str, name: str, rows: pa.Table) -> list[LakeFil
     path = f"kind={kind}/{name}.parquet"
     whole = root / TABLE / path
     try:
-        pq.write_table(rows, whole, compression="zstd", store_schema=False)
+        pq.write_table(
+            rows, whole, compression="zstd", store_schema=False, row_group_size=ROW_GROUP
+        )
         make_durable(whole)
         size = whole.stat().st_size
     except OSError as refused:
         raise unwritable(root, refused) from None
-    low, high = rows["device"][0].as_py(), rows["device"][-1].as_py()
-    return [LakeFile(kind, path, size, rows.num_rows, low, high)]
+    ends = pc.min_max(rows["device"]).as_py()
+    return [LakeFile(kind, path, size, rows.num_rows, ends["min"], ends["max"])]
 
 
 def file_of(root: Path, written: Written) -> LakeFile:
@@ -279,7 +281,7 @@ def append(
     keys += name_keys(names or {}, lake.names, taken_ms)
     files = write_file(root, TOLD, secrets.token_hex(8), told)
     try:
-        commit(root, Change(files, key_rows(keys), app=f"{origin}"))
+        commit(lake, Change(files, key_rows(keys), app=origin))
     except SupersededError:
         return False
     return True

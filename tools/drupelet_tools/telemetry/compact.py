@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,10 @@ from drupelet_tools.telemetry.commit import (
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
     PLANS,
+    SHARE_PIECES,
     Lake,
     LakeFile,
     Share,
-    delta_table,
     open_lake,
     read_files,
     unwritable,
@@ -42,6 +43,10 @@ from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, KEY, PIECE, TOLD
 
 # A file of this size is left as it is.
 FILE_SIZE = 128 << 20
+# So many files of pieces of about one size become one at the end of an ingest: a log that names
+# few files is quick to read. Each piece is written anew once per power of this.
+TIER_FILES = 64
+_TIER_BITS = TIER_FILES.bit_length() - 1
 # What nothing names is somebody's work as long as it is young: an ingest that runs, or a reader
 # of an earlier state.
 ORPHAN_HOURS = 24
@@ -92,6 +97,40 @@ def compact(root: Path, keep_days: int | None = None) -> Compacted:
     return Compacted(_count(before), _count(open_lake(root)), removed, orphans)
 
 
+def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
+    """Make one file of pieces of TIER_FILES of about one size, unless that is a large one.
+
+    Args:
+        before: a lake as it was before files of so many `rows` came.
+
+    Raises:
+        TelemetryError: a file of the lake cannot be read, or it cannot be written.
+    """
+    counts = Counter(map(_tier, [*(one.rows for one in before.files[PIECE]), *rows]))
+    if max(counts.values(), default=0) < TIER_FILES:
+        return
+    lake = before.refreshed()
+    none = FILES[KEY].empty_table().select(_BOOT)
+    for tier in counts:
+        files = [one for one in lake.files[PIECE] if _tier(one.rows) == tier]
+        if len(files) < TIER_FILES or sum(one.rows for one in files) > SHARE_PIECES:
+            continue
+        ends = min(one.device_min for one in files), max(one.device_max for one in files)
+        fresh = _pieces_anew(lake, files, [Share(_paths(lake, files), *ends)], none)
+        try:
+            commit(lake, Change(fresh, key_rows([]), removed=files))
+        except SupersededError:
+            return  # another one did it
+
+
+def _tier(rows: int) -> int:
+    return rows.bit_length() // _TIER_BITS
+
+
+def _paths(lake: Lake, files: Iterable[LakeFile]) -> tuple[str, ...]:
+    return tuple(str(lake.root / TABLE / one.path) for one in files)
+
+
 def _count(lake: Lake) -> int:
     return sum(map(len, lake.files.values()))
 
@@ -122,21 +161,24 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
         told = []
     if not pieces and not told and len(lake.files[KEY]) <= 1 and since_ms is None:
         return
-    fresh = [*_pieces_anew(lake, pieces, old), *_told_anew(lake, told, since_ms)]
+    shares = lake.shares() if pieces else []
+    fresh = [*_pieces_anew(lake, pieces, shares, old), *_told_anew(lake, told, since_ms)]
     change = Change(
         fresh,
         key_rows([]),
         removed=[*pieces, *told],
         all_keys=lambda state: _keys_anew(state, old, since_ms),
     )
-    commit(lake.root, change)
+    commit(lake, change)
 
 
-def _pieces_anew(lake: Lake, files: list[LakeFile], old: pa.Table) -> list[LakeFile]:
+def _pieces_anew(
+    lake: Lake, files: list[LakeFile], shares: Iterable[Share], old: pa.Table
+) -> list[LakeFile]:
     """The pieces of some files in order of device, each once, in files of a good size."""
-    paths = {str(lake.root / TABLE / one.path) for one in files}
+    paths = set(_paths(lake, files))
     out = _Rolling(lake.root)
-    for share in lake.shares() if files else ():
+    for share in shares:
         own = tuple(path for path in share.paths if path in paths)
         part = Share(own, share.device_min, share.device_max)
         rows = _each_once(without_boots(part.pieces(FILES[PIECE].names), old))
@@ -210,8 +252,7 @@ def without_boots(rows: pa.Table, old: pa.Table) -> pa.Table:
 
 
 def _told_anew(lake: Lake, files: list[LakeFile], since_ms: int | None) -> list[LakeFile]:
-    paths = [str(lake.root / TABLE / one.path) for one in files]
-    rows = read_files(paths, FILES[TOLD], FILES[TOLD].names)
+    rows = read_files(_paths(lake, files), FILES[TOLD], FILES[TOLD].names)
     if since_ms is not None:
         rows = rows.filter(pc.greater_equal(rows["taken_ms"], since_ms))
     return write_file(lake.root, TOLD, secrets.token_hex(8), rows.sort_by("device"))
@@ -236,7 +277,7 @@ def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
 
 def _vacuum(root: Path) -> int:
     """Remove old files that nothing names: of killed ingests, and superseded ones."""
-    table = delta_table(root)
+    table = open_lake(root).table
     try:
         table.create_checkpoint()
         gone = table.vacuum(

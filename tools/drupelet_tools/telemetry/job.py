@@ -41,15 +41,16 @@ from drupelet_tools.telemetry.commit import (
     told_rows,
     write_file,
 )
+from drupelet_tools.telemetry.compact import merge_tiers
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
     NAMES_TABLE,
     PLANS,
     UNNAMED,
+    Lake,
     create_lake,
     latest_names,
     make_folders,
-    open_lake,
 )
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.piece_file import Written
@@ -167,7 +168,7 @@ def ingest(
     root = local_path(lake).resolve()
     given = [local_path(path) for path in paths]
     inputs.find_files_or_agents(given, root)
-    create_lake(root)
+    state = create_lake(root)
     run = secrets.token_hex(6)
     work = root / PLANS / run
     try:
@@ -177,13 +178,13 @@ def ingest(
         work.mkdir(exist_ok=True)
         progress = Progress(root, files, watch) if watch else None
         task = Task(str(root), run, events)
-        return _ingest_batches(root, files, told, task, _Lazy(spark), progress)
+        return _ingest_batches(state, files, told, task, _Lazy(spark), progress)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _ingest_batches(
-    root: Path,
+    state: Lake,
     files: list[Path],
     names: dict[str, dict[str, str]],
     task: Task,
@@ -191,6 +192,7 @@ def _ingest_batches(
     progress: Progress | None,
 ) -> dict[str, int]:
     """Take in batch after batch, each of which counts as soon as it is done."""
+    root = state.root
     total = repeated = quarantined = 0
     devices: set[str] = set()
     fresh: list[Written] = []
@@ -199,7 +201,9 @@ def _ingest_batches(
         step = replace(task, run=f"{task.run}/{next(batches)}")
         size = int(listing.size.sum())
         mine = inputs.names_of(np.unique(listing.device[listing.ok]))
-        known = open_lake(root).keys({*mine, *names})
+        state = state.refreshed()  # what the batch before has committed is known
+        boots, numbers = (np.unique(own[listing.ok]) for own in (listing.boot, listing.number))
+        known = state.keys({*mine, *names}, boots.tolist(), numbers.tolist())
         plan = make_plan(listing, known, runner.parallelism)
         del listing
         _refuse_imported(root, plan, known)
@@ -208,9 +212,10 @@ def _ingest_batches(
         devices |= plan.devices
         with progress.batch(step.run, plan.groups, size) if progress else nullcontext():
             written = run_plans(root, plan.groups, step, runner)
-        _commit(root, written, plan, names, known)
+        _commit(state, written, plan, names, known)
         fresh += written
         quarantined += len(plan.unnamed.quarantine)
+    merge_tiers(state, [one.rows for one in fresh])
     repeated += sum(one.repeated for one in fresh)
     return {
         "segments": total,
@@ -232,24 +237,24 @@ def _refuse_imported(root: Path, plan: Plan, known: pa.Table) -> None:
 
 
 def _commit(
-    root: Path,
+    lake: Lake,
     written: list[Written],
     plan: Plan,
     names: dict[str, dict[str, str]],
     known: pa.Table,
 ) -> None:
     """Make what was written count, with what the next ingest must know of it."""
-    taken_ms = time.time_ns() // 1_000_000
+    root, taken_ms = lake.root, time.time_ns() // 1_000_000
     pieces = [file_of(root, one) for one in written if one.rows]
     told = told_rows({"quarantine": plan.unnamed.quarantine}, None, taken_ms)
-    name = f"{secrets.token_hex(8)}"
+    name = secrets.token_hex(8)
     files = [*pieces, *write_file(root, TOLD, name, told)]
     named = latest_names(known.filter(pc.fill_null(pc.equal(known["table"], NAMES_TABLE), False)))
     rows = [{**row, "taken_ms": taken_ms} for row in plan.unnamed.keys]
     rows += name_keys(names, named, taken_ms)
     keys = pa.concat_tables([keys_of(root, pieces), key_rows(rows)])
     if files or keys.num_rows:
-        commit(root, Change(files, keys))
+        commit(lake, Change(files, keys))
 
 
 class _Lazy:

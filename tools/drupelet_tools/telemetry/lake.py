@@ -59,7 +59,12 @@ DESCRIPTION = f"schema version {SCHEMA_VERSION}"
 TABLE_FACTS: dict[str, Any] = {
     "name": "drupelet telemetry",
     "description": DESCRIPTION,
-    "configuration": {"delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
+    "configuration": {
+        "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+        # What was removed is kept for who reads an earlier state, and then it leaves the log, too.
+        "delta.deletedFileRetentionDuration": "interval 24 hours",
+        "delta.logRetentionDuration": "interval 24 hours",
+    },
 }
 # Pieces that are read at a time where a whole table need not be held.
 SHARE_PIECES = 1 << 16
@@ -100,19 +105,32 @@ class Share:
         within = (device >= self.device_min) & (device <= self.device_max)
         return read_files(self.paths, schema, wanted, within)
 
-    def tables(self, names: Collection[str]) -> dict[str, pa.Table]:
-        """The rows of some tables, wall times as the devices' own clocks say."""
-        columns = {*CHOICE, *(column for name in names for column in MADE_OF[name])}
-        return settled(self.pieces(columns), names)
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table, wall times as the devices' own clocks say."""
+        return settled(self.pieces({*CHOICE, *MADE_OF[name]}), name)
 
 
 class Lake:
     """A lake as it was at one moment; what is committed later does not show."""
 
-    def __init__(self, root: Path, version: int, files: dict[str, list[LakeFile]]) -> None:
+    def __init__(self, root: Path, table: DeltaTable) -> None:
         self.root = root
-        self.version = version
-        self.files = files
+        self.version = table.version()
+        self.files = _files(table)
+        self.table = table  # goes on with `refreshed`
+
+    def refreshed(self) -> Lake:
+        """The lake as it is now; reads what was committed since.
+
+        Raises:
+            TelemetryError: the log cannot be read.
+        """
+        try:
+            self.table.update_incremental()
+        except (DeltaError, OSError) as broken:
+            raise _bad_log(self.root, broken) from None
+        is_new = self.table.version() != self.version
+        return Lake(self.root, self.table) if is_new else self
 
     @property
     def is_empty(self) -> bool:
@@ -159,8 +177,11 @@ class Lake:
             yield piece.select(columns)
 
     def _each(self, table: str, devices: Collection[str] | None) -> Iterator[pa.Table]:
-        for share in self.shares(devices):
-            yield share.tables([table])[table]
+        if devices is None and table != "events" and self._fits_one_share:
+            yield settled(self._pieces, table)
+        else:
+            for share in self.shares(devices):
+                yield share.table(table)
         told = self.told(table)
         if told.num_rows:
             yield told
@@ -171,7 +192,7 @@ class Lake:
             return []
         if devices is not None:
             return [self._share(min(devices), max(devices))] if devices else []
-        if sum(one.rows for one in self.files[PIECE]) <= SHARE_PIECES:
+        if self._fits_one_share:
             files = self.files[PIECE]
             low = min(one.device_min for one in files)
             return [self._share(low, max(one.device_max for one in files))]
@@ -184,6 +205,19 @@ class Lake:
             self._share(names[low], names[high - 1])
             for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         ]
+
+    @property
+    def _fits_one_share(self) -> bool:
+        return sum(one.rows for one in self.files[PIECE]) <= SHARE_PIECES
+
+    @cached_property
+    def _pieces(self) -> pa.Table:
+        """What all tables but that of events are made of, where it fits one share: a report
+        reads nearly all of them."""
+        rows = FILES[PIECE].empty_table()
+        for share in self.shares():
+            rows = share.pieces(FILES[PIECE].names[:-1])
+        return rows
 
     def _share(self, low: str, high: str) -> Share:
         own = [
@@ -214,9 +248,18 @@ class Lake:
         """Columns of the keys."""
         return read_files(self.paths(KEY), FILES[KEY], columns, where)
 
-    def keys(self, devices: Collection[str]) -> pa.Table:
-        """What an ingest must know of some devices, and of places that are of none."""
+    def keys(
+        self, devices: Collection[str], boots: Collection[int] = (), numbers: Collection[int] = ()
+    ) -> pa.Table:
+        """What an ingest must know: of these devices' segments those with one of these boots and
+        numbers, all else of the devices, and the places that are of none."""
+        near = pc.field("boot").isin(list(boots)) & pc.field("number").isin(list(numbers))
+        if boots and numbers:  # by ranges Parquet's row groups are skipped
+            number, boot = pc.field("number"), pc.field("boot")
+            near &= (number >= min(numbers)) & (number <= max(numbers))
+            near &= (boot >= min(boots)) & (boot <= max(boots))
         wanted = pc.field("device").isin([UNNAMED, *devices])
+        wanted &= pc.field("number").is_null() | near
         return self.key_columns(FILES[KEY].names, wanted)
 
     @cached_property
@@ -375,44 +418,32 @@ def open_lake(root: Path) -> Lake:
         raise TelemetryError(
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
         )
-    return _state(root, delta_table(root))
-
-
-def delta_table(root: Path) -> DeltaTable:
-    """The Delta table of a lake.
-
-    Raises:
-        TelemetryError: its log cannot be read, or is not that of such a lake.
-    """
-    path = root / TABLE
     try:
-        table = DeltaTable(path)
+        table = DeltaTable(root / TABLE)
         described = table.metadata().description
     except (DeltaError, TableNotFoundError, OSError) as broken:
-        told = str(broken).splitlines()[0]
-        raise TelemetryError(f"{path / LOG}: cannot read the log: {told}; {_anew(root)}") from None
+        raise _bad_log(root, broken) from None
     if described != DESCRIPTION:
         raise TelemetryError(
-            f"{path}: of {described or 'another table'}, and this is {DESCRIPTION}; {_anew(root)}"
+            f"{root / TABLE}: of {described or 'another table'}, and this is {DESCRIPTION};"
+            f" {_anew(root)}"
         )
-    return table
+    return Lake(root, table)
 
 
-def _state(root: Path, table: DeltaTable) -> Lake:
+def _bad_log(root: Path, broken: Exception) -> TelemetryError:
+    told = str(broken).splitlines()[0]
+    return TelemetryError(f"{root / TABLE / LOG}: cannot read the log: {told}; {_anew(root)}")
+
+
+def _files(table: DeltaTable) -> dict[str, list[LakeFile]]:
     files: dict[str, list[LakeFile]] = {kind: [] for kind in KINDS}
-    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        kind = row["partition.kind"]
-        files[kind].append(
-            LakeFile(
-                kind,
-                row["path"],
-                row["size_bytes"],
-                row["num_records"],
-                row.get("min.device") or "",
-                row.get("max.device") or "",
-            )
-        )
-    return Lake(root, table.version(), files)
+    told = pa.table(table.get_add_actions(flatten=True))
+    names = ("partition.kind", "path", "size_bytes", "num_records", "min.device", "max.device")
+    if told.num_rows:
+        for row in zip(*(told[name].to_pylist() for name in names), strict=True):
+            files[row[0]].append(LakeFile(*row))
+    return files
 
 
 def _anew(root: Path) -> str:
@@ -449,7 +480,7 @@ def create_lake(root: Path) -> Lake:
         )
     except (DeltaError, OSError) as refused:
         raise unwritable(root, refused) from None
-    return _state(root, table)
+    return Lake(root, table)
 
 
 def make_folders(root: Path) -> None:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import inputs
 from drupelet_tools.telemetry.commit import (
+    KEY_ORDER,
     create_table,
     file_of,
     key_rows,
@@ -151,7 +152,7 @@ def _decode_again(old: _Old, run: str) -> Migrated:
             {"device": one, "origin": part["origin"], "taken_ms": taken_ms} for one in devices
         ]
     keys += name_keys(old.names, {}, taken_ms)
-    all_keys = pa.concat_tables([keys_of(old.root, pieces), key_rows(keys)]).sort_by("device")
+    all_keys = pa.concat_tables([keys_of(old.root, pieces), key_rows(keys)]).sort_by(KEY_ORDER)
     name = secrets.token_hex(8)
     files = [
         *pieces,

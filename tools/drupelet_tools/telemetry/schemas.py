@@ -108,8 +108,6 @@ TABLES: dict[str, pa.Schema] = {
 }
 DEVICES = _schema(device=_TEXT, name=_TEXT, carriers=_TEXT, board=_TEXT)
 
-# Tables with rows of a boot that are made of all its pieces (telemetry/settle.py).
-BOOT_TABLES = frozenset(("segments", "state_time", "traffic", "messages", "battery", "health"))
 # Tables whose wall times come from `clocks` where a boot had no anchor of its own.
 WALL_TABLES = frozenset(("segments", "messages", "battery"))
 # Tables that say where rows came from; `query` shows them too.

@@ -28,25 +28,22 @@ from drupelet_tools.telemetry.partials import (
     Partials,
     first_and_count,
 )
-from drupelet_tools.telemetry.schemas import BOOT_TABLES, STATE_LISTS, SUMS, TABLES
+from drupelet_tools.telemetry.schemas import STATE_LISTS, SUMS, TABLES
 
 # Pieces that are put together at a time: their counters alone take 1.5 kB each.
 PIECES_AT_A_TIME = 1 << 14
 _DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
 
 
-def settled(rows: pa.Table, tables: Collection[str]) -> dict[str, pa.Table]:
-    """The rows of some tables that pieces give.
+def settled(rows: pa.Table, table: str) -> pa.Table:
+    """The rows of a table that pieces give.
 
     Args:
-        rows: all pieces of some devices, with the columns that these tables are made of.
-        tables: names in `schemas.MADE_OF`.
+        rows: all pieces of some devices, with the columns that this table is made of.
+        table: a name in `schemas.MADE_OF`.
     """
-    found: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in tables}
-    for group in _groups(rows):
-        for name, table in group.tables(tables).items():
-            found[name].append(table)
-    return {name: pa.concat_tables(pieces) for name, pieces in found.items()}
+    found = [group.table(table) for group in _groups(rows)]
+    return pa.concat_tables([TABLES[table].empty_table(), *found])
 
 
 def _groups(rows: pa.Table) -> Iterator[_Group]:
@@ -131,23 +128,18 @@ class _Group:
         )
         self.choice: Choice = choose(self.copies, self.spans)
 
-    def tables(self, names: Collection[str]) -> dict[str, pa.Table]:
-        found = {}
-        boot_tables = [name for name in names if name in BOOT_TABLES]
-        if boot_tables:
-            boots = self._boots(boot_tables)
-            for name, columns in fold(boots, boot_tables).items():
-                found[name] = reader_table(name, columns, self.units)
-        if "events" in names:
-            found["events"] = self._events()
-        if "quarantine" in names:
-            found["quarantine"] = self._quarantine()
-        if "sources" in names:
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table."""
+        if name == "events":
+            return self._events()
+        if name == "quarantine":
+            return self._quarantine()
+        if name == "sources":
             heads = self.rows.take(pa.array(self.heads))
-            found["sources"] = heads.select(TABLES["sources"].names).cast(TABLES["sources"])
-        return found
+            return heads.select(TABLES[name].names).cast(TABLES[name])
+        return reader_table(name, fold(self._boots(name), [name])[name], self.units)
 
-    def _boots(self, names: Collection[str]) -> Boots:
+    def _boots(self, table: str) -> Boots:
         families = self.choice.families
         chosen = self.rows.take(pa.array(self.piece_rows[self.choice.pieces]))
         copy = self.spans.copy[self.choice.pieces]
@@ -155,10 +147,10 @@ class _Group:
         nothing = _no_happenings()
         return Boots(
             np.unique(families.unit),
-            _partials(chosen, unit, number, summed=bool(SUMMED.intersection(names))),
+            _partials(chosen, unit, number, summed=table in SUMMED),
             families,
-            _messages(chosen, unit, number) if "messages" in names else nothing,
-            _battery(chosen, unit, number) if "battery" in names else nothing,
+            _messages(chosen, unit, number) if table == "messages" else nothing,
+            _battery(chosen, unit, number) if table == "battery" else nothing,
         )
 
     def _events(self) -> pa.Table:

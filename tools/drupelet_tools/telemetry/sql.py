@@ -134,7 +134,7 @@ def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batch
     def put_together(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from shares[number].tables([table])[table].to_batches(BATCH_ROWS)
+                yield from shares[number].table(table).to_batches(BATCH_ROWS)
 
     return put_together
 
