@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import inputs, job, lake, schemas, session, sql
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -245,6 +246,14 @@ def test_pieces_can_be_queried_as_they_are_stored(whole, spark):
     [(pieces, messages)] = sql.select(spark, state, asked).rows
     assert pieces == counts["new"]
     assert messages >= state.read("messages").num_rows
+
+
+def test_a_session_that_is_there_already_is_used_and_left(spark, whole, tmp_path):
+    folder, counts = whole
+    names = inputs.read_names(folder / "names.json")
+    assert telemetry.ingest(spark, [str(folder)], str(tmp_path / "lake"), names) == counts
+    assert content(tmp_path / "lake") == content(folder / "lake")
+    assert spark.range(3).count() == 3
 
 
 def test_a_cluster_of_processes_gives_the_same_tables(whole, tmp_path):

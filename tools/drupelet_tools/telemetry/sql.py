@@ -46,7 +46,7 @@ class Found(NamedTuple):
     more: bool
 
 
-def run(statement: str, lake: Path, master: str) -> Found:
+def run(statement: str, lake: Path, cluster: session.Cluster) -> Found:
     """What a statement finds.
 
     Raises:
@@ -56,7 +56,7 @@ def run(statement: str, lake: Path, master: str) -> Found:
     state = open_lake(local_path(lake).resolve())
     if state.is_empty:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
-    running = session.connect(master)
+    running = session.connect(cluster)
     try:
         return select(running.wait(), state, statement)
     finally:
