@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
@@ -13,10 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from drupelet_host.base.atomic_write import atomic_write
-from drupelet_tools.telemetry import charts, sections
+from drupelet_tools.telemetry import cells, charts, sections
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
+from drupelet_tools.telemetry.attention import attention
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, Row, figures
+from drupelet_tools.telemetry.figures_read import quarantined
 from drupelet_tools.telemetry.lake import open_lake
 
 TITLE = "Drupelet fleet report"
@@ -38,9 +41,30 @@ def build(
     state = open_lake(lake)
     plan = plan or battery_plan(ASSUMED_BATTERY, assumed=True)
     all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
-    if not all_figures["devices"]:
+    devices = all_figures["devices"]
+    if not devices:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
+    devices.sort(key=lambda row: (natural(row["name"]), row["device"]))
+    for row in devices:
+        row["firmware"] = plan.of(row["device"], row["name"]).firmware
+    known = {word for row in devices for word in (row["device"], row["name"])}
+    never_heard = sorted(set(plan.devices) - known, key=natural)
+    far = all_figures["outliers"]
+    all_figures["attention"] = attention(devices, far, quarantined(state), never_heard)
     return all_figures
+
+
+def natural(text: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts n2 before n10."""
+    parts = [part for part in re.split(r"([0-9]+)", text) if part]
+    return [_natural_part(part) for part in parts]
+
+
+def _natural_part(part: str) -> tuple[bool, int, str]:
+    if part[0] not in "0123456789":
+        return True, 0, part.lower()
+    digits = part.lstrip("0")  # of any length, so it stays text: more digits, more
+    return False, len(digits), digits
 
 
 def device_names(lake: Path) -> list[tuple[str, str]]:
@@ -147,6 +171,7 @@ def render(all_figures: Figures) -> str:
     drawn = charts.charts(all_figures)
     shown = {**all_figures, "devices": shown_devices(all_figures)}
     specifications = {name: charts.specification(chart) for name, chart in drawn.items()}
+    content = sections.content(shown)
     return (
         _environment()
         .get_template("report.html")
@@ -154,11 +179,12 @@ def render(all_figures: Figures) -> str:
             title=TITLE,
             style=_own("report.css"),
             script=_own("report.js"),
-            charts_script=_own("charts.js"),
-            # Both escape what is theirs: pictures as SVG, specifications for a script element.
+            # What is ours escapes what is theirs: heads as strings of CSS, pictures as SVG,
+            # specifications for a script element.
+            card_labels=Markup(cells.card_labels(cells.tables_in(content))),  # noqa: S704
             pictures={name: Markup(charts.picture(chart)) for name, chart in drawn.items()},  # noqa: S704
             specifications={name: Markup(text) for name, text in specifications.items()},  # noqa: S704
             bundle=Markup(charts.bundle()) if drawn else "",  # noqa: S704
-            **sections.content(shown),
+            **content,
         )
     )
