@@ -4,6 +4,7 @@ import pytest
 
 from drupelet_tools.telemetry import attention, decode, inputs, report
 from drupelet_tools.telemetry.analyses_plan import parse_plan
+from drupelet_tools.telemetry.report_figures import build, natural
 from telemetry import fleet_rows
 from telemetry.fleet_rows import DAY_MS, START_MS, health, message, segment
 from telemetry.lake_figures import HOUR, A, B, C, lake_of
@@ -11,7 +12,7 @@ from telemetry.lake_figures import HOUR, A, B, C, lake_of
 
 def rows_of(folder, plan=None, now_ms=None, **rows):
     """The rows by kind, of a lake with these rows."""
-    found = report.build(lake_of(folder, **rows).root, plan=plan, now_ms=now_ms)
+    found = build(lake_of(folder, **rows).root, plan=plan, now_ms=now_ms)
     return {row["kind"]: row for row in found["attention"]}, found
 
 
@@ -56,7 +57,8 @@ def test_a_log_that_nobody_can_read_names_its_file(tmp_path):
     row = kinds["unreadable"]
     assert (row["severity"], row["device"]) == ("warning", "")
     assert (
-        row["problem"] == "3 pieces of logs have no readable header, in in/x.dbx and 1 other file"
+        row["problem"]
+        == "3 pieces of the input cannot be read as a log, in in/x.dbx and 1 other file"
     )
     assert "one id" not in kinds
 
@@ -145,7 +147,7 @@ def test_devices_stand_in_the_order_of_their_numbers(tmp_path):
     rows = {"health": [health("d0000004")]}
     facts = {d: {"name": name, "carriers": "", "board": ""} for d, name in names.items()}
     fleet_rows.lake.append(state.root, rows, "names", names=facts)
-    found = report.build(state.root)
+    found = build(state.root)
     assert [row["name"] for row in found["devices"]] == ["d0000004", "N1", "n2", "n10"]
-    assert report.natural("x007") < report.natural("x" + "9" * 5_000)
-    assert report.natural("a1b2") < report.natural("a1b10") < report.natural("a01c")
+    assert natural("x007") < natural("x" + "9" * 5_000)
+    assert natural("a1b2") < natural("a1b10") < natural("a01c")

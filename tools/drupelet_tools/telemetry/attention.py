@@ -309,7 +309,8 @@ def _unreadable(places: Sequence[Row]) -> Problem:
     files = list(dict.fromkeys(str(place["file"]) for place in places))
     others = len(files) - 1
     more = f" and {others:,} other file{'s' if others > 1 else ''}" if others else ""
-    text = f"{len(places):,} pieces of logs have no readable header, in {files[0]}{more}"
+    count = "a piece" if len(places) == 1 else f"{len(places):,} pieces"
+    text = f"{count} of the input cannot be read as a log, in {files[0]}{more}"
     return Problem(WARNING, "unreadable", len(places), text)
 
 
