@@ -15,6 +15,7 @@ from drupelet_tools.telemetry.codes import WALL_MS_MAX
 
 Row = dict[str, Any]
 LONG_LINES = 25  # a longer table scrolls within its own frame
+NARROW_COLUMNS = 3
 DASH = "\N{EN DASH}"
 
 
@@ -55,9 +56,9 @@ class Table:
         return f"t{zlib.crc32(chr(0).join(self.heads).encode()):08x}"
 
     @property
-    def is_pairs(self) -> bool:
-        """Whether it has two columns, which a phone has room for."""
-        return len(self.heads) == 2
+    def is_narrow(self) -> bool:
+        """Whether it has so few columns that a phone has room for them."""
+        return len(self.heads) <= NARROW_COLUMNS
 
     @property
     def is_long(self) -> bool:
@@ -69,7 +70,7 @@ def card_labels(tables: Iterable[Table]) -> str:
     """Style rules that put each column's head before its cells where rows are shown as cards."""
     return "".join(
         f"\n.{shown.key} td:nth-child({at})::before{{content:{_css_text(head)}}}"
-        for shown in {one.key: one for one in tables if not one.is_pairs}.values()
+        for shown in {one.key: one for one in tables if not one.is_narrow}.values()
         for at, (head, _) in enumerate(shown.columns, 1)
         if at > 1
     )

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
@@ -35,8 +36,8 @@ BYTE_COLOURS = (
     "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#7F3C8D", "#B8B8B8",
     "#6A6A6A",
 )  # fmt: skip
+COUNT_TICKS_MAX = 8
 PLAIN = alt.Axis(labelOverlap="greedy", tickCount=8)
-COUNTS = alt.Axis(format=",.0f", tickMinStep=1, labelOverlap="greedy", tickCount=8)
 DAY_MS, YEAR_MS = 86_400_000, 31_557_600_000
 
 
@@ -65,10 +66,10 @@ def _steps_chart(figures: Figures) -> Chart | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
-            x=alt.X("devices:Q", title="Devices", axis=COUNTS),
+            x=alt.X("devices:Q", title="Devices", axis=_counts(row["devices"] for row in rows)),
             y=alt.Y("days:N", title="Days (steps of a log scale)", sort=None),
             yOffset=alt.YOffset("kind:N", sort=kinds),
-            color=_kind_colour(),
+            color=_kind_colour(rows),
             tooltip=[
                 alt.Tooltip("days:N", title="Days"),
                 alt.Tooltip("kind:N", title="What they are"),
@@ -80,8 +81,20 @@ def _steps_chart(figures: Figures) -> Chart | None:
     return made
 
 
-def _kind_colour() -> alt.Color:
-    scale = alt.Scale(domain=[MODELLED, MEASURED], range=[COLOURS[0], COLOURS[3]])
+def _counts(values: Iterable[int]) -> alt.Axis:
+    """An axis of whole numbers from zero: at most eight ticks, no two of them the same."""
+    most = max(values)
+    power = 10 ** max(0, len(str(most)) - 1)
+    steps = (digit * unit for unit in (max(1, power // 10), power) for digit in (1, 2, 5))
+    step = next(one for one in steps if most / one <= COUNT_TICKS_MAX)
+    ticks = list(range(0, most + step, step))
+    return alt.Axis(values=ticks, format=",.0f", labelOverlap="greedy")
+
+
+def _kind_colour(rows: list[Row]) -> alt.Color:
+    colours = {MEASURED: COLOURS[3], MODELLED: COLOURS[0]}
+    used = [kind for kind in colours if any(row["kind"] == kind for row in rows)]
+    scale = alt.Scale(domain=used, range=[colours[kind] for kind in used])
     return alt.Color("kind:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=2))
 
 
@@ -98,7 +111,7 @@ def _life_chart(figures: Figures) -> Chart | None:
     names = [device["label"] for device in weak]
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         y=alt.Y("device:N", title=None, sort=names, axis=alt.Axis(labelLimit=200)),
-        color=_kind_colour(),
+        color=_kind_colour(rows),
         yOffset=alt.YOffset("kind:N", sort=[MEASURED, MODELLED]),
         tooltip=[
             alt.Tooltip("device:N", title="Device"),
@@ -310,7 +323,7 @@ def _sends_chart(figures: Figures) -> Chart | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(color=COLOURS[0])
         .encode(
-            x=alt.X("messages:Q", title="Messages, each once per receiver", axis=COUNTS),
+            x=alt.X("messages:Q", title="Messages, each once per receiver", axis=_counts(sends)),
             y=alt.Y("sends:N", title="Sends", sort=None),
             tooltip=[alt.Tooltip("sends:N"), alt.Tooltip("messages:Q", format=",")],
         )

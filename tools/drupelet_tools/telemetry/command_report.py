@@ -69,6 +69,12 @@ def report(
         str | None,
         typer.Option("--now", help="ISO time from which silence counts; else the lake's newest."),
     ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            "--days", min=0.01, max=3660, help="Compare the last days with as many before."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
     csv: Annotated[bool, typer.Option("--csv", help="A .csv beside the page, too.")] = False,
     as_json: JsonFlag = False,
@@ -95,8 +101,9 @@ def report(
         _match_calibrations(devices, calibration, plan)
         with progress("devices", len(devices)) as advance:
             all_figures = page.write_report(
-                lake, html, device_counts, plan=plan, now_ms=now_ms, seed=seed, advance=advance
-            )
+                lake, html, device_counts, plan=plan, now_ms=now_ms, days=days, seed=seed,
+                advance=advance,
+            )  # fmt: skip
         if csv:
             page.write_csv(html.with_suffix(".csv"), all_figures)
         typer.echo(json.dumps(all_figures) if as_json else f"report: {html}")

@@ -31,6 +31,7 @@ def write_report(
     *,
     plan: FleetPlan | None = None,
     now_ms: float | None = None,
+    days: float | None = None,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
@@ -39,7 +40,9 @@ def write_report(
     Raises:
         TelemetryError: no lake, an empty lake, or the page cannot be written.
     """
-    all_figures = build(lake, results, plan=plan, now_ms=now_ms, seed=seed, advance=advance)
+    all_figures = build(
+        lake, results, plan=plan, now_ms=now_ms, days=days, seed=seed, advance=advance
+    )
     _write(html, render(all_figures))
     return all_figures
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
 from drupelet_tools.telemetry.attention import attention
+from drupelet_tools.telemetry.comparison import compare
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
@@ -24,10 +25,14 @@ def build(
     *,
     plan: FleetPlan | None = None,
     now_ms: float | None = None,
+    days: float | None = None,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
-    """The figures of a lake, as the report and the demo print them (see `figures.figures`)."""
+    """The figures of a lake, as the report and the demo print them (see `figures.figures`).
+
+    With `days`, the last days are compared with as many before (`comparison`).
+    """
     state = open_lake(lake)
     plan = plan or battery_plan(ASSUMED_BATTERY, assumed=True)
     all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
@@ -41,6 +46,9 @@ def build(
     never_heard = sorted(set(plan.devices) - known, key=natural)
     far = all_figures["outliers"]
     all_figures["attention"] = attention(devices, far, quarantined(state), never_heard)
+    all_figures["comparison"] = None
+    if days is not None and all_figures["now_ms"] is not None:
+        all_figures["comparison"] = compare(state, plan, all_figures["now_ms"], days, seed=seed)
     return all_figures
 
 

@@ -80,7 +80,7 @@ def now_tiles(all_figures: Figures) -> list[Tile]:
     severities = [row["severity"] for row in all_figures["attention"]]
     heard = sum(_is_heard(row, now_ms) for row in devices)
     silent = sum(bool(row["presence"]["silent"]) for row in devices)
-    waiting = sum(row["latency"]["undelivered"] for row in devices)
+    waiting = undelivered(all_figures)
     started = sum(resets(row) for row in devices)
     alarms, warnings = severities.count(ALARM), severities.count(WARNING)
     weak = weakest(devices, 1)
@@ -95,8 +95,16 @@ def now_tiles(all_figures: Figures) -> list[Tile]:
     if weak:
         name = str(weak[0]["device"]["label"])
         cell = Cell(number(weak[0]["days"]), note=f"days: {name}")
-        tiles.append((f"Weakest battery, {weak[0]['kind'].partition(':')[0]}", cell, ""))
+        tiles.append((f"Weakest battery, {weak[0]['kind'].partition(', ')[2]}", cell, ""))
     return tiles
+
+
+def undelivered(all_figures: Figures) -> int:
+    """Copies of messages that did not come: as counted by who ran the devices, else by logs."""
+    fleet = all_figures["fleet"]
+    if fleet["expected"] is not None:
+        return max(0, int(fleet["expected"]) - int(fleet["delivered"]))
+    return sum(row["latency"]["undelivered"] for row in all_figures["devices"])
 
 
 def _is_heard(device: Row, now_ms: float | None) -> bool:
@@ -173,7 +181,7 @@ def delivery_tiles(all_figures: Figures) -> list[Tile]:
     return _known([
         (f"Delivered{expected}", delivered(fleet), ""),
         ("Latency p50 / p90", both if wait["timed"] else DASH, unit),
-        ("Undelivered", number(wait["undelivered"]), "message copies"),
+        ("Undelivered", number(undelivered(all_figures)), "message copies"),
         ("Repeats stopped", number(fleet["duplicates"]), ""),
     ])  # fmt: skip
 
@@ -295,3 +303,72 @@ def overview(all_figures: Figures) -> Table:
         for row in all_figures["devices"]
     ]
     return table("One line per device", heads, rows)
+
+
+def comparison(all_figures: Figures) -> dict[str, Any] | None:
+    """The last days against those before: the fleet, each device with itself, the worst."""
+    found = all_figures.get("comparison")
+    if found is None:
+        return None
+    days = significant(found["days"]).rstrip("0").rstrip(".")
+    fleet = [
+        (
+            row["what"] + (f" ({row['unit']})" if row["unit"] else ""),
+            significant(row["now"]),
+            significant(row["before"]),
+            _change(row["now"], row["before"]),
+        )
+        for row in found["fleet"]
+    ]
+    paired = [
+        (
+            row["what"].capitalize(),
+            number(row["devices"]),
+            f"{row['share']:+.1%}",
+            DASH if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
+            _verdict(row),
+        )
+        for row in found["paired"]
+    ]
+    risen = [
+        (
+            link(row),
+            significant(row["now"]),
+            significant(row["before"]),
+            f"{row['share']:+.1%}",
+        )
+        for row in found["devices"]
+    ]
+    heads = ["Figure", f"Last {days} days", f"{days} days before", "Change"]
+    return {
+        "days": days,
+        "boots": [number(count) for count in found["boots"]],
+        "long_boots": found["long_boots"],
+        "fleet": table(f"The last {days} days against the {days} days before", heads, fleet),
+        "paired": table(
+            "Each device against itself",
+            ["Figure", "Devices in both", "Median change", "95 % interval", "<Costs more now?"],
+            paired,
+        )
+        if paired
+        else None,
+        "risen": table(
+            "The devices whose charge per day rose most",
+            ["Device", "Now (mAh/day)", "Before (mAh/day)", "Change"],
+            risen,
+        )
+        if risen
+        else None,
+    }
+
+
+def _change(now: float | None, before: float | None) -> str:
+    return DASH if now is None or not before else f"{now / before - 1:+.1%}"
+
+
+def _verdict(row: Row) -> str | Cell:
+    if row["low"] is None:
+        return "too few devices to tell"
+    if row["low"] > 0:
+        return Cell("yes", is_warning=True)
+    return "no, less" if row["high"] < 0 else "not told apart from before"

@@ -11,7 +11,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-MEASURED, MODELLED = "measured: days left", "modelled: life when full"
+MEASURED, MODELLED = "left, measured", "when full, modelled"
 WEAKEST_MAX = 10
 STEPS_DAYS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
