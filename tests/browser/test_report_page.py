@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
-from drupelet_tools.telemetry import report
+from drupelet_tools.telemetry import buckets, report
 from drupelet_tools.telemetry.analyses_plan import battery_plan
 from telemetry import fleet, fleet_rows
 
@@ -24,7 +24,11 @@ def pages(tmp_path_factory):
     report.write_report(small, folder / "small.html", fleet.results())
     large = fleet_rows.large_lake(folder / "large", 100)
     report.write_report(large, folder / "large.html", plan=battery_plan("18650"))
-    return {name: folder / f"{name}.html" for name in ("small", "large")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets, "ONE_PAGE_DEVICES", 90)
+        patch.setattr(buckets, "BUCKET_DEVICES", 60)
+        report.write_report(large, folder / "index.html", plan=battery_plan("18650"))
+    return {name: folder / f"{name}.html" for name in ("small", "large", "index")}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,8 @@ def tab(address):
 
 def opened(tab, path, **more):
     tab.open(path.as_uri(), **more)
+    if path.name == "index.html":  # its pictures are still
+        return tab
     tab.until(f"{DRAWN} === {PLACES} && {PLACES} > 0")
     return tab
 
@@ -74,7 +80,7 @@ def test_the_page_draws_its_charts_and_asks_for_nothing(tab, pages, name, charts
     assert len(data) > 20_000  # not an empty sheet
 
 
-@pytest.mark.parametrize("name", ["small", "large"])
+@pytest.mark.parametrize("name", ["small", "large", "index"])
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_it_fits_the_screen_and_the_finger(tab, pages, name, width, dark, tmp_path):
@@ -111,6 +117,20 @@ def test_the_contents_lead_to_their_sections(tab, pages, width):
         below = f"document.querySelector('{link}').getBoundingClientRect().top"
         bar = "document.querySelector('nav').getBoundingClientRect()"
         tab.until(f"{below} >= {bar}.bottom - 1 && {below} < 300 && {bar}.top >= -1")
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_index_leads_to_a_device_on_its_page(tab, pages, width):
+    opened(tab, pages["index"], width=width, mobile=width == PHONE)
+    silent = "document.querySelector('.attention .alarm a')"
+    target = tab.evaluate(f"{silent}.getAttribute('href')")
+    assert target == "index-pages/0001.html#device-d0000003"
+    tab.evaluate(f"{silent}.click()")
+    tab.until("document.getElementById('device-d0000003')?.open")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    back = tab.evaluate("document.querySelector('header a').href")
+    assert back == pages["index"].as_uri()
+    assert (tab.said, tab.thrown) == ([], [])
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

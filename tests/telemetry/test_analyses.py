@@ -338,17 +338,6 @@ def test_figures_are_plain_data_for_json(large):
     assert json.loads(text)["fleet"]["devices"] == 40
 
 
-def test_a_page_of_a_large_fleet_lists_those_that_need_attention(large, monkeypatch):
-    monkeypatch.setattr(report, "DEVICES_MAX", 5)
-    shown = report.shown_devices(large)
-    assert len(shown) == 5
-    assert "d0000003" in {row["device"] for row in shown}
-    assert [row["name"] for row in shown] == sorted(row["name"] for row in shown)
-    text = report.render(large)
-    assert "35 devices are only in the sums" in text
-    assert text.count("<details id=") == 5
-
-
 def test_the_odd_ones_of_a_fleet_are_named(large):
     silent = [line["device"] for line in large["attention"] if line["kind"] == "silent"]
     assert silent == ["d0000003"]

@@ -97,24 +97,37 @@ def attention(
         quarantine: rows of the table, with `wall_ms` of the segment where that is known.
         never_heard: names that a fleet file has and the lake has not.
     """
+    nobodys = [place for place in quarantine if not place["device"]]
+    return merged([
+        of_devices(devices, far, quarantine), of_the_fleet(devices, nobodys, never_heard)
+    ])  # fmt: skip
+
+
+def of_devices(
+    devices: Sequence[Row], far: Sequence[Row], quarantine: Sequence[Row] = ()
+) -> list[Row]:
+    """The rows of single devices, in any order; see `attention`."""
     places: dict[str, list[Row]] = defaultdict(list)
     for place in quarantine:
-        places[place["device"] or ""].append(place)
+        places[place["device"]].append(place)
     rows = [
         _row(problem, device["device"], device["label"])
         for device in devices
         for problem in _problems(device, places.get(device["device"], []))
     ]
-    rows += [_outlier(row) for row in far]
-    rows += [_row(problem, "", "the fleet") for problem in _of_the_fleet(devices)]
-    rows += [
-        _row(Problem(WARNING, "never heard", 0, "is in the fleet file and was never heard"), "", n)
-        for n in never_heard
-    ]
-    if places.get(""):
-        rows.append(_row(_unreadable(places[""]), "", "unknown device"))
-    rows.sort(key=_order)
-    return rows[:ROWS_MAX]
+    return rows + [_outlier(row) for row in far]
+
+
+def of_the_fleet(
+    devices: Sequence[Row], nobodys: Sequence[Row] = (), never_heard: Iterable[str] = ()
+) -> list[Row]:
+    """The rows of no device that the lake has; `nobodys` are places of unknown devices."""
+    rows = [_row(problem, "", "the fleet") for problem in _silence(devices)]
+    missing = Problem(WARNING, "never heard", 0, "is in the fleet file and was never heard")
+    rows += [_row(missing, "", name) for name in never_heard]
+    if nobodys:
+        rows.append(_row(_unreadable(nobodys), "", "unknown device"))
+    return rows
 
 
 def _order(row: Row) -> tuple[int, int, float, str]:
@@ -166,7 +179,7 @@ def _problems(device: Row, places: Sequence[Row]) -> list[Problem]:
     ]
 
 
-def _of_the_fleet(devices: Sequence[Row]) -> list[Problem]:
+def _silence(devices: Sequence[Row]) -> list[Problem]:
     """All silent at once is one cause, and the first thing to say."""
     timed = [row["presence"] for row in devices if row["presence"]["last_wall_ms"] is not None]
     if len(timed) < FLEET_MIN or not all(seen["silent"] for seen in timed):

@@ -24,7 +24,8 @@ class Cell:
     """A text with what belongs to it; a plain `str` does for a cell without."""
 
     text: str
-    device: str = ""  # a link to this device's own page
+    device: str = ""  # a link to this device
+    page: str = ""  # the file that it is in, "" for this one
     mark: str = ""  # a warning in front
     note: str = ""  # in small letters behind
     below: str = ""  # in small letters on a line of its own
@@ -169,7 +170,7 @@ def table(
 
 def link(device: Row) -> Cell:
     """A device's name that leads to its own page."""
-    return Cell(str(device["label"]), device=device["device"])
+    return Cell(str(device["label"]), device=device["device"], page=device.get("page", ""))
 
 
 def delivered(row: Row) -> str | Cell:

@@ -56,6 +56,12 @@ def charts(figures: Figures) -> dict[str, Chart]:
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
+def battery_charts(figures: Figures) -> dict[str, Chart]:
+    """The charts of a large fleet's index."""
+    made = {"steps": _steps_chart(figures), "life": _life_chart(figures)}
+    return {name: chart for name, chart in made.items() if chart is not None}
+
+
 def _steps_chart(figures: Figures) -> Chart | None:
     """How many devices have how many days, in steps of a logarithmic scale."""
     rows = histogram(figures["devices"])

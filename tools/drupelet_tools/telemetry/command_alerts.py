@@ -54,28 +54,33 @@ def alerts(
 ) -> None:
     """Say what needs attention: status 11 with an alarm, 10 with a warning, else 0."""
     with one_line():
+        from drupelet_tools.telemetry import buckets
         from drupelet_tools.telemetry.analyses_plan import FleetPlan
         from drupelet_tools.telemetry.report_figures import build, device_names
 
         counts = read_results(results)
-        plan = read_plan(fleet, battery)
-        now_ms = moment_ms(now)
-        match(device_names(lake), results, counts)
         # Without a battery that somebody named no life is modelled: none would be an alert.
-        all_figures = build(
-            lake, counts, plan=plan or FleetPlan(),
-            now_ms=time.time() * 1000 if now_ms is None else now_ms,
-        )  # fmt: skip
+        plan = read_plan(fleet, battery) or FleetPlan()
+        given_ms = moment_ms(now)
+        now_ms = time.time() * 1000 if given_ms is None else given_ms
+        devices = device_names(lake)
+        match(devices, results, counts)
+        if len(devices) > buckets.ONE_PAGE_DEVICES:
+            task = buckets.Task(lake, counts, plan, now_ms)
+            all_figures = buckets.run(task, None, None)
+        else:
+            all_figures = build(lake, counts, plan=plan, now_ms=now_ms)
     rows = all_figures["attention"]
-    typer.echo(_json(rows, all_figures["now_ms"]) if as_json else _lines(rows))
+    typer.echo(_json(all_figures) if as_json else _lines(rows))
     status = next((STATUSES[row["severity"]] for row in rows if row["severity"] in STATUSES), 0)
     raise typer.Exit(status)
 
 
-def _json(rows: Sequence[Row], now_ms: float) -> str:
-    counts = Counter(row["severity"] for row in rows)
+def _json(all_figures: Row) -> str:
+    rows = all_figures["attention"]
+    counts = all_figures.get("counts") or Counter(row["severity"] for row in rows)
     totals = {f"{severity}s": counts[severity] for severity in SEVERITIES}
-    return json.dumps({"now_ms": round(now_ms), **totals, "attention": rows})
+    return json.dumps({"now_ms": round(all_figures["now_ms"]), **totals, "attention": rows})
 
 
 def _lines(rows: Sequence[Row]) -> str:

@@ -82,7 +82,7 @@ def report(
     """Write one self-contained HTML page from a lake."""
     with one_line():
         from drupelet_tools.telemetry import report as page
-        from drupelet_tools.telemetry.report_figures import device_names
+        from drupelet_tools.telemetry.report_figures import build, device_names
 
         device_counts = read_results(results)
         plan = read_plan(fleet, battery, calibration)
@@ -104,6 +104,10 @@ def report(
                 lake, html, device_counts, plan=plan, now_ms=now_ms, days=days, seed=seed,
                 advance=advance,
             )  # fmt: skip
+        if (csv or as_json) and "pages" in all_figures:  # an index has only short rows
+            all_figures = build(
+                lake, device_counts, plan=plan, now_ms=now_ms, days=days, seed=seed
+            )
         if csv:
             page.write_csv(html.with_suffix(".csv"), all_figures)
         typer.echo(json.dumps(all_figures) if as_json else f"report: {html}")

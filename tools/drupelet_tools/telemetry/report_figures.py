@@ -5,23 +5,25 @@ with the versions of the fleet file, and all that needs attention.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from drupelet_tools.telemetry import attention
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
-from drupelet_tools.telemetry.attention import attention
 from drupelet_tools.telemetry.comparison import compare
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
-from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.lake import Lake, open_lake
 
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
+
+Results = Mapping[str, Mapping[str, int]]
 
 
 def build(
     lake: Path,
-    results: Mapping[str, Mapping[str, int]] | None = None,
+    results: Results | None = None,
     *,
     plan: FleetPlan | None = None,
     now_ms: float | None = None,
@@ -34,22 +36,57 @@ def build(
     With `days`, the last days are compared with as many before (`comparison`).
     """
     state = open_lake(lake)
-    plan = plan or battery_plan(ASSUMED_BATTERY, assumed=True)
-    all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
+    plan = plan or assumed_plan()
+    all_figures = of_part(
+        state, results, plan, now_ms=now_ms, days=days, seed=seed, advance=advance
+    )
     devices = all_figures["devices"]
     if not devices:
-        raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
+        raise empty(lake)
+    known = {word for row in devices for word in (row["device"], row["name"])}
+    nobodys = [place for place in quarantined(state) if not place["device"]]
+    of_fleet = attention.of_the_fleet(devices, nobodys, never_heard(plan, known))
+    all_figures["attention"] = attention.merged([all_figures["attention"], of_fleet])
+    return all_figures
+
+
+def of_part(
+    state: Lake,
+    results: Results | None,
+    plan: FleetPlan,
+    *,
+    now_ms: float | None,
+    days: float | None = None,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Figures:
+    """The figures of a lake or of a view of one; nothing in them is of no device."""
+    all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
+    devices = all_figures["devices"]
     devices.sort(key=lambda row: (natural(row["name"]), row["device"]))
     for row in devices:
         row["firmware"] = plan.of(row["device"], row["name"]).firmware
-    known = {word for row in devices for word in (row["device"], row["name"])}
-    never_heard = sorted(set(plan.devices) - known, key=natural)
-    far = all_figures["outliers"]
-    all_figures["attention"] = attention(devices, far, quarantined(state), never_heard)
-    all_figures["comparison"] = None
-    if days is not None and all_figures["now_ms"] is not None:
-        all_figures["comparison"] = compare(state, plan, all_figures["now_ms"], days, seed=seed)
+    rows = attention.of_devices(devices, all_figures["outliers"], quarantined(state))
+    all_figures["attention"] = attention.merged([rows])
+    now_ms, all_figures["comparison"] = all_figures["now_ms"], None
+    if days is not None and now_ms is not None:
+        all_figures["comparison"] = compare(state, plan, now_ms, days, seed=seed)
     return all_figures
+
+
+def assumed_plan() -> FleetPlan:
+    """What is taken where nobody says which batteries the devices have."""
+    return battery_plan(ASSUMED_BATTERY, assumed=True)
+
+
+def empty(lake: Path) -> TelemetryError:
+    """The error of a lake without a device."""
+    return TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
+
+
+def never_heard(plan: FleetPlan, known: Collection[str]) -> list[str]:
+    """The names of a fleet file that are of no known device."""
+    return sorted(set(plan.devices) - set(known), key=natural)
 
 
 def natural(text: str) -> list[tuple[bool, int, str]]:

@@ -37,7 +37,6 @@ MEMBERS_MAX = 8  # that are named in it
 def subtitle(all_figures: Figures) -> str:
     """One line under the title."""
     fleet = all_figures["fleet"]
-    left_out = fleet["devices"] - len(all_figures["devices"])
     return (
         f"{number(fleet['devices'])} devices · {number(fleet['delivered'])} deliveries · "
         "from the devices' own logs"
@@ -46,7 +45,6 @@ def subtitle(all_figures: Figures) -> str:
             if all_figures["now_ms"] is not None
             else ""
         )
-        + (f"; {number(left_out)} devices are only in the sums and in --csv" if left_out else "")
     )
 
 
@@ -69,7 +67,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "groups": _groups(all_figures),
         "groups_left_out": max(0, len(all_figures["fleet"]["groups"]) - GROUPS_MAX),
         "life": sections_energy.life(all_figures),
-        "carriers": _carriers(all_figures),
+        "carriers": carriers(all_figures),
         "bytes": _bytes(all_figures),
         "charge": sections_energy.charge(all_figures),
         "latency": _latency(all_figures),
@@ -112,7 +110,7 @@ def _summary(all_figures: Figures) -> Table:
     return table("Figures of each device", heads, rows)
 
 
-def _carriers(all_figures: Figures) -> Table | None:
+def carriers(all_figures: Figures) -> Table | None:
     """What the fleet sent over each carrier."""
     rows = [
         (

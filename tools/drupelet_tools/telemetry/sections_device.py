@@ -32,7 +32,7 @@ def device_pages(found: Figures) -> dict[str, Any]:
     """Whether the pages stand open, and what is on each."""
     own: dict[str, list[Row]] = {}
     for line in found["attention"]:
-        own.setdefault(line["device"], []).append(attention_line(line, set()))
+        own.setdefault(line["device"], []).append(attention_line(line, {}))
     pages = [_page(row, own.get(row["device"], [])) for row in found["devices"]]
     return {"are_open": len(pages) <= OPEN_MAX, "pages": pages}
 

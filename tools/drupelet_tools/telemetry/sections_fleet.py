@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.analyses_stats import median_interval
-from drupelet_tools.telemetry.attention import ALARM, WARNING
+from drupelet_tools.telemetry.attention import ALARM, SEVERITIES, WARNING
 from drupelet_tools.telemetry.cells import (
     DASH,
     Cell,
@@ -29,6 +29,7 @@ from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.time_units import span, wait_unit
 from drupelet_tools.telemetry.weakest import WEAKEST_MAX, weakest
 
+SILENT_MAX = 100  # in the table of a page
 LINES_MAX = 3  # of one kind, before the rest is folded
 DAY_MS = 86_400_000.0
 
@@ -40,7 +41,7 @@ def attention(all_figures: Figures) -> list[dict[str, Any]]:
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in all_figures["attention"]:
         kinds.setdefault((row["severity"], row["kind"]), []).append(row)
-    shown_devices = {row["device"] for row in all_figures["devices"]}
+    pages = {row["device"]: row.get("page", "") for row in all_figures["devices"]}
     return [
         {
             "severity": severity,
@@ -49,17 +50,17 @@ def attention(all_figures: Figures) -> list[dict[str, Any]]:
             "rest": lines[shown:],
         }
         for (severity, _), rows in kinds.items()
-        for lines in [[attention_line(row, shown_devices) for row in rows]]
+        for lines in [[attention_line(row, pages) for row in rows]]
         for shown in [LINES_MAX if len(lines) > LINES_MAX + 1 else len(lines)]
     ]
 
 
-def attention_line(row: Row, shown_devices: set[str]) -> dict[str, Any]:
-    """A row as the page shows it; its device is a link where it has a page."""
-    device = row["device"] if row["device"] in shown_devices else ""
+def attention_line(row: Row, pages: Mapping[str, str]) -> dict[str, Any]:
+    """A row as the page shows it; its device is a link where `pages` say in which file it is."""
+    device = row["device"] if row["device"] in pages else ""
     since = "" if row["since_ms"] is None else moment(row["since_ms"])
     return {
-        "device": Cell(str(row["label"]), device=device),
+        "device": Cell(str(row["label"]), device=device, page=pages.get(device, "")),
         "severity": row["severity"],
         "problem": row["problem"],
         "since": "" if since == DASH else since,
@@ -82,7 +83,9 @@ def now_tiles(all_figures: Figures) -> list[Tile]:
     silent = sum(bool(row["presence"]["silent"]) for row in devices)
     waiting = undelivered(all_figures)
     started = sum(resets(row) for row in devices)
-    alarms, warnings = severities.count(ALARM), severities.count(WARNING)
+    # Of a large fleet only the first rows are kept, and all are counted.
+    counts = all_figures.get("counts") or {name: severities.count(name) for name in SEVERITIES}
+    alarms, warnings = counts[ALARM], counts[WARNING]
     weak = weakest(devices, 1)
     tiles: list[Tile] = [
         ("Alarms", Cell(number(alarms), is_warning=bool(alarms)), ""),
@@ -116,6 +119,10 @@ def silent_table(all_figures: Figures) -> Table | None:
     """The devices that are silent, the longest first."""
     rows = [row for row in all_figures["devices"] if row["presence"]["silent"]]
     rows.sort(key=lambda row: -row["presence"]["silent_ms"])
+    caption = "Silent now, the longest first"
+    if len(rows) > SILENT_MAX:
+        caption += f"; {number(len(rows) - SILENT_MAX)} more are on their pages"
+        rows = rows[:SILENT_MAX]
     heads = ["Silent device", "Last heard (UTC)", "Silent for", "Own schedule", "<Told by",
              "<Carrier"]  # fmt: skip
     cells = [
@@ -129,7 +136,7 @@ def silent_table(all_figures: Figures) -> Table | None:
         )
         for row in rows
     ]
-    return table("Silent now, the longest first", heads, cells) if cells else None
+    return table(caption, heads, cells) if cells else None
 
 
 def battery_tiles(all_figures: Figures) -> list[Tile]:
