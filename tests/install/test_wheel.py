@@ -281,7 +281,7 @@ def test_templates_styles_and_scripts_are_in_the_wheel(wheel: Path) -> None:
         for folder in package.rglob("page")
         for path in folder.iterdir()
     ]
-    wanted = {"drupelet_tools/telemetry/page/report.html", "drupelet_host/view/page/web.html"}
+    wanted = {"drupelet_tools/telemetry/page/report.html", "drupelet_host/view/page/web.css"}
     assert wanted <= set(paths)
     with zipfile.ZipFile(wheel) as content:
         assert set(paths) <= set(content.namelist())

@@ -135,7 +135,9 @@ small = {JOINED}.Small()
 print(sum(getattr(small, "method_%d" % number)() for number in range({METHODS})) + small.one)
 print("end")
 """
-    heap, total, _ = run(tmp_path, f"class Large:\n{methods}{heirs}", program)
+    lines = run(tmp_path, f"class Large:\n{methods}{heirs}", program)
+    assert len(lines) == 3, lines
+    heap, total, _ = lines
     taken = int(re.sub(r"heap (\d+)", r"\1", heap))
     print(f"\na module of two classes with {METHODS + 1} methods: {taken} B")
     assert total == str(sum(range(METHODS)) + 1)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet_tools.bench import corpus, corpus_files
-from drupelet_tools.telemetry import crc, inputs, job, lake, schemas, session, worker
+from drupelet_tools.telemetry import ARROW_POOL, crc, inputs, job, lake, schemas, session, worker
 from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import box_writer as box
@@ -492,10 +492,37 @@ def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch
     ]
 
 
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
+def test_of_a_cluster_only_its_name_is_set(master, tmp_path):
+    """Addresses, Python, partitions and adaptive execution are its owner's."""
+    cluster = session.cluster_of(master, ["spark.executor.memory=2g", "spark.a.b=c=d"])
+    settings = dict(session.configuration(tmp_path, cluster).getAll())
+    assert settings.pop("spark.master") == master
+    assert settings.pop("spark.executor.memory") == "2g" and settings.pop("spark.a.b") == "c=d"
+    assert sorted(settings) == [
+        "spark.app.name", f"spark.executorEnv.{ARROW_POOL}", "spark.log.level",
+        "spark.ui.showConsoleProgress",
+    ]  # fmt: skip
+
+
+def test_what_is_given_wins_over_ours(tmp_path):
+    cluster = session.cluster_of("local[2]", ["spark.sql.shuffle.partitions=9"])
+    settings = dict(session.configuration(tmp_path, cluster).getAll())
+    assert settings["spark.sql.shuffle.partitions"] == "9"
+    assert settings["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("text", ["", "spark.x", "=1", "executor.memory=2g"])
+def test_a_setting_that_is_none_is_one_line(text):
+    with pytest.raises(TelemetryError, match=r"write spark\.KEY=VALUE") as caught:
+        session.cluster_of("yarn", [text])
+    assert "\n" not in str(caught.value)
+
+
 def test_why_spark_did_not_start_is_the_jvms_own_word(tmp_path):
     running = object.__new__(session.Session)
     running._folder = tmp_path
-    running.master = "spark://nowhere:7077"
+    running.cluster = session.Cluster("spark://nowhere:7077")
     (tmp_path / "jvm.log").write_text(
         'Setting Spark log level to "ERROR".\n'
         "26/11/21 18:20:00 ERROR Backend: All masters are unresponsive! Giving up.\n"
@@ -503,6 +530,6 @@ def test_why_spark_did_not_start_is_the_jvms_own_word(tmp_path):
     told = running._not_started(RuntimeError("An error occurred while calling None"))
     assert told.startswith("Spark did not start: 26/11/21 18:20:00 ERROR Backend: All masters")
     assert told.endswith("is --master spark://nowhere:7077 right?")
-    running.master = session.LOCAL_MASTER
+    running.cluster = session.Cluster()
     (tmp_path / "jvm.log").unlink()
     assert running._not_started(RuntimeError("no gateway")).endswith(": no gateway")

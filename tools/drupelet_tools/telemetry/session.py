@@ -1,7 +1,10 @@
-"""A local Spark session that starts early, says nothing, and leaves nothing behind.
+"""A Spark session that starts early, says nothing, and leaves nothing behind.
 
 The JVM takes ten seconds and more to come up, so `start_early` starts it in a thread while
 other things are going on; `wait` gives the session when it is needed.
+
+A session on this machine is made small and kept on loopback. On any other master, addresses,
+Python, shuffle partitions and adaptive execution are its owner's: `--conf` passes on their choice.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -78,8 +81,31 @@ def check_java() -> None:
         raise TelemetryError(f"{java} is {' '.join(first) or 'unknown'}; {remedy}")
 
 
-def configuration(folder: Path, master: str) -> SparkConf:
-    """What a small local session needs: loopback only, no UI, little compilation."""
+class Cluster(NamedTuple):
+    """Where a session runs. conf: settings of Spark's, which win over ours."""
+
+    master: str = LOCAL_MASTER
+    conf: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all of it runs on this machine, started and ended by us."""
+        return self.master.partition("[")[0] in ("local", LOCAL_CLUSTER)
+
+
+def cluster_of(master: str, settings: list[str]) -> Cluster:
+    """A cluster from the command line; settings: KEY=VALUE each. Raises TelemetryError."""
+    conf = []
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise TelemetryError(f"--conf {text}: write spark.KEY=VALUE, as for spark-submit")
+        conf.append((key, value))
+    return Cluster(master, tuple(conf))
+
+
+def configuration(folder: Path, cluster: Cluster) -> SparkConf:
+    """What the session is started with; `folder` goes when it ends."""
     (folder / "log4j2.properties").write_text(LOG4J, "utf-8")
     java = [
         "-XX:TieredStopAtLevel=1",  # sessions live for seconds: C2 would not pay
@@ -88,26 +114,26 @@ def configuration(folder: Path, master: str) -> SparkConf:
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
     ]
-    conf = SparkConf().setMaster(master).setAppName("drupelet telemetry")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    conf.set("spark.sql.shuffle.partitions", "2").set("spark.sql.adaptive.enabled", "false")
-    conf.set("spark.local.dir", str(folder))
-    conf.set("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    conf.set("spark.log.level", "ERROR")
+    conf = SparkConf().setMaster(cluster.master).setAppName("drupelet telemetry")
+    conf.set("spark.ui.showConsoleProgress", "false").set("spark.log.level", "ERROR")
     conf.setExecutorEnv(ARROW_POOL, os.environ[ARROW_POOL])
-    if master.startswith("local"):
+    if cluster.is_here:
+        conf.set("spark.ui.enabled", "false")
+        conf.set("spark.sql.shuffle.partitions", "2").set("spark.sql.adaptive.enabled", "false")
+        conf.set("spark.local.dir", str(folder))
+        conf.set("spark.sql.warehouse.dir", str(folder / "warehouse"))
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
         conf.set("spark.driver.extraJavaOptions", " ".join(java))
-    if master.startswith(LOCAL_CLUSTER):
+    if cluster.master.startswith(LOCAL_CLUSTER):
         conf.set("spark.executor.extraJavaOptions", " ".join(java))
-    return conf
+    return conf.setAll(list(cluster.conf))
 
 
 class Session:
     """A Spark session on its way up, running, or stopped."""
 
-    def __init__(self, master: str = LOCAL_MASTER) -> None:
-        self.master = master
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         _sweep()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -122,8 +148,8 @@ class Session:
     def wait(self, timeout_s: float | None = None) -> SparkSession:
         """The session, warmed up. Raises TelemetryError if it did not come up."""
         if timeout_s is None:
-            local = self.master.startswith("local[") or self.master == "local"
-            timeout_s = START_TIMEOUT_S if local else CLUSTER_START_TIMEOUT_S
+            is_one_process = self.cluster.master.partition("[")[0] == "local"
+            timeout_s = START_TIMEOUT_S if is_one_process else CLUSTER_START_TIMEOUT_S
         self._thread.join(timeout_s)
         if self._error is not None:
             raise self._error
@@ -165,10 +191,14 @@ class Session:
     def _start(self) -> None:
         try:
             check_java()
-            os.environ["PYSPARK_PYTHON"] = sys.executable
-            os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-            conf = configuration(self._folder, self.master)
+            if self.cluster.is_here:
+                os.environ["PYSPARK_PYTHON"] = sys.executable
+                os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+                os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+            conf = configuration(self._folder, self.cluster)
+            # spark-submit does this for a program that it starts itself.
+            if python := conf.get("spark.pyspark.python"):
+                os.environ["PYSPARK_PYTHON"] = python
             port, secret = self._launch(conf)
             os.environ["PYSPARK_GATEWAY_PORT"] = port
             os.environ["PYSPARK_GATEWAY_SECRET"] = secret
@@ -177,7 +207,7 @@ class Session:
             finally:
                 del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
             context = SparkContext(gateway=gateway, conf=conf)
-            if self.master.startswith(LOCAL_CLUSTER):
+            if self.cluster.master.startswith(LOCAL_CLUSTER):
                 self._work = Path(_find_spark_home()) / "work" / context.applicationId
             # It prints a traceback for every connection that a JVM that is ended leaves open.
             server: Any = context._accumulatorServer
@@ -226,8 +256,9 @@ class Session:
         raise TelemetryError(self._not_started(RuntimeError("no gateway")))
 
     def _not_started(self, broken: BaseException) -> str:
-        told = f"Spark did not start: {self._reason(broken)}"
-        return told if self.master == LOCAL_MASTER else f"{told}; is --master {self.master} right?"
+        text = f"Spark did not start: {self._reason(broken)}"
+        master = self.cluster.master
+        return text if master == LOCAL_MASTER else f"{text}; is --master {master} right?"
 
     def _reason(self, broken: BaseException) -> str:
         """The most telling single line: the JVM's own, else the exception's."""
@@ -288,18 +319,21 @@ def _forget_gateway() -> None:
 class Remote:
     """A session of a Spark Connect server: there is no JVM to start or to end here."""
 
-    def __init__(self, url: str) -> None:
-        self.master = url
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self._spark: SparkSession | None = None
 
     def wait(self) -> SparkSession:
         """The session. Raises TelemetryError if the server does not answer."""
         try:
-            self._spark = SparkSession.builder.remote(self.master).getOrCreate()
+            builder = SparkSession.builder.remote(self.cluster.master)
+            for key, value in self.cluster.conf:
+                builder = builder.config(key, value)
+            self._spark = builder.getOrCreate()
         except (PySparkException, ImportError, ValueError) as refused:
             first = (str(refused).splitlines() or [type(refused).__name__])[0]
             raise TelemetryError(
-                f"{self.master}: no Spark Connect session: {first};"
+                f"{self.cluster.master}: no Spark Connect session: {first};"
                 f" it needs a server there and pyspark's connect extra here"
             ) from None
         return self._spark
@@ -313,9 +347,9 @@ class Remote:
 
 def start_early(master: str = LOCAL_MASTER) -> Session:
     """Start a session in the background; it must be stopped with `stop()`."""
-    return Session(master)
+    return Session(Cluster(master))
 
 
-def connect(master: str) -> Session | Remote:
+def connect(cluster: Cluster) -> Session | Remote:
     """A session of its own, or, for sc://host, of a Spark Connect server."""
-    return Remote(master) if master.startswith("sc://") else Session(master)
+    return Remote(cluster) if cluster.master.startswith("sc://") else Session(cluster)

@@ -38,7 +38,7 @@ class Found(NamedTuple):
     more: bool
 
 
-def run(statement: str, lake: Path, master: str) -> Found:
+def run(statement: str, lake: Path, cluster: session.Cluster) -> Found:
     """What a statement finds.
 
     Raises:
@@ -48,7 +48,7 @@ def run(statement: str, lake: Path, master: str) -> Found:
     state = open_lake(local_path(lake).resolve())
     if not state.parts:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
-    running = session.connect(master)
+    running = session.connect(cluster)
     try:
         return select(running.wait(), state, statement)
     finally:
