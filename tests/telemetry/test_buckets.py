@@ -132,6 +132,20 @@ def test_what_is_of_no_device_stands_in_the_index(root, monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("small")
+def test_no_text_in_the_index_is_html(root):
+    def odd(value):
+        if isinstance(value, dict):
+            return {key: odd(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [odd(part) for part in value]
+        return f"<x title='{value}'>&amp;" if isinstance(value, str) else value
+
+    found = buckets.run(task(root), None, None)
+    html = re.sub(r"<script.*?</script>", "", report.render_index(odd(found)), flags=re.S)
+    assert "<x" not in html and html.count("&lt;x") > 50 and "&amp;amp;" in html
+
+
+@pytest.mark.usefixtures("small")
 def test_the_command_writes_all_figures_of_a_large_fleet(root, monkeypatch, tmp_path):
     monkeypatch.setattr(buckets, "ONE_PAGE_DEVICES", 40)
     html = tmp_path / "x.html"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from drupelet_tools.telemetry import attention, codes
@@ -34,6 +35,7 @@ from drupelet_tools.telemetry.report_figures import (
     never_heard,
     of_part,
 )
+from drupelet_tools.telemetry.schemas import DEVICES
 
 Row = dict[str, Any]
 
@@ -70,7 +72,7 @@ class Task:
     seed: int = 0
     folder: Path | None = None
     link: str = ""  # of the folder, as the index names it
-    buckets: list[tuple[int, list[str]]] = field(default_factory=list)
+    buckets: list[tuple[int, list[Row]]] = field(default_factory=list)  # number, devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +101,27 @@ def run(task: Task, render: Render | None, advance: Callable[[int], None] | None
         TelemetryError: no lake, an empty lake, a process that was ended.
     """
     lake = open_lake(task.lake)
-    listed = lake.read_devices().select(["device", "name"]).to_pylist()
+    listed = lake.read_devices().to_pylist()
     if not listed:
         raise empty(task.lake)
     listed.sort(key=lambda row: (natural(row["name"]), row["device"]))
     ids = [row["device"] for row in listed]
     now_ms = task.now_ms if task.now_ms is not None else _newest_ms(task.lake, ids)
-    tasks = [_slice(task, now_ms, ids, first) for first in range(0, len(ids), SLICE_DEVICES)]
+    tasks = [_slice(task, now_ms, listed, first) for first in range(0, len(ids), SLICE_DEVICES)]
     buckets: list[Bucket] = []
     for done in _each(tasks, render):
         buckets += done
         if advance is not None:
             advance(sum(len(bucket.devices) for bucket in done))
-    known = {word for row in listed for word in row.values()}
+    known = {word for row in listed for word in (row["device"], row["name"])}
     nobodys = lake.read("quarantine", where=pc.field("device").isin(["", None])).to_pylist()
     return _whole(buckets, now_ms, task, never_heard(task.plan, known), nobodys)
 
 
-def _slice(task: Task, now_ms: float | None, ids: Sequence[str], first: int) -> Task:
-    last = min(first + SLICE_DEVICES, len(ids))
+def _slice(task: Task, now_ms: float | None, listed: Sequence[Row], first: int) -> Task:
+    last = min(first + SLICE_DEVICES, len(listed))
     buckets = [
-        (start // BUCKET_DEVICES + 1, list(ids[start : min(start + BUCKET_DEVICES, last)]))
+        (start // BUCKET_DEVICES + 1, list(listed[start : min(start + BUCKET_DEVICES, last)]))
         for start in range(first, last, BUCKET_DEVICES)
     ]
     return Task(
@@ -153,10 +155,12 @@ def _each(tasks: list[Task], render: Render | None) -> Iterator[list[Bucket]]:
 def work(task: Task, render: Render | None) -> list[Bucket]:
     """The buckets of one slice."""
     lake = open_lake(task.lake)
-    ids = [device for _, devices in task.buckets for device in devices]
-    listed = lake.read_devices()
-    view = DevicesView.of(lake, listed.filter(pc.field("device").isin(ids)))
-    return [_bucket(task, view.part(devices), number, render) for number, devices in task.buckets]
+    rows = [row for _, devices in task.buckets for row in devices]
+    view = DevicesView.of(lake, pa.Table.from_pylist(rows, schema=DEVICES))
+    return [
+        _bucket(task, view.part([row["device"] for row in devices]), number, render)
+        for number, devices in task.buckets
+    ]
 
 
 def _bucket(task: Task, view: DevicesView, number: int, render: Render | None) -> Bucket:

@@ -200,8 +200,8 @@ def cost_tiles(all_figures: Figures) -> list[Tile]:
     mah = fleet["mah_modelled"]
     per_message = None if mah is None or away <= 0 else mah / away
     return _known([
-        ("Bytes per message", number(fleet["bytes_per_message"]), "B"),
-        ("Charge per message, modelled", significant(per_message), "mAh"),
+        ("Sent per delivery", number(fleet["bytes_per_message"]), "B"),
+        ("Charge per delivery, modelled", significant(per_message), "mAh"),
         ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
         ("Multiplier by bytes", times(fleet["multiplier"]["bytes"]), ""),
     ])  # fmt: skip
@@ -321,8 +321,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
     fleet = [
         (
             row["what"] + (f" ({row['unit']})" if row["unit"] else ""),
-            significant(row["now"]),
-            significant(row["before"]),
+            *(significant(v) if row["unit"] else number(v) for v in (row["now"], row["before"])),
             _change(row["now"], row["before"]),
         )
         for row in found["fleet"]
