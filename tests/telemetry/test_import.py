@@ -57,7 +57,7 @@ def test_the_towers_outages_gaps_and_repeats(found):
     assert all(0 < ms - WRAP_MS < 3_600_000 for ms in longest)
     assert seen["outages"] == 9
     assert seen["outage_list"][4]["ms"] / DAY_MS == pytest.approx(9.5, abs=0.01)
-    told = [line["what"] for line in made["attention"]]
+    told = [line["problem"] for line in made["attention"]]
     assert any("away 9 times" in what and "48.6 days" in what for what in told)
     assert any("213 numbers" in what and "0.86%" in what for what in told)
 

@@ -88,8 +88,8 @@ def test_tables_carry_every_figure_without_scripts(page):
     assert "ESP32-PICO-ZERO manual table 6" in text
     for name in fleet.MEMBERS:
         assert re.search(rf'<th><a href="#device-\w+">{name}</a></th>', page)
-    assert page.count('<div class="chart"') == 5
-    assert page.count("<svg") >= 5
+    assert page.count('<div class="chart"') == 6
+    assert page.count("<svg") >= 6
     for words in ("What needs attention first", "Battery life", "Assumed:", "Silent devices",
                   "Retransmissions and duplicates", "What it was spent on"):  # fmt: skip
         assert words in page, words

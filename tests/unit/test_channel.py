@@ -421,7 +421,6 @@ def test_unacknowledged_messages_go_out_again_after_each_period() -> None:
     said = ann.later(10 * PERIOD_MS)
     assert [one.id for one in said] == [b"m"] * 10
     assert all(one.content == b"x" for one in said)
-    assert ann.channel.outbox.resent == 10
 
 
 def test_possibly_acknowledged_ones_after_four() -> None:
@@ -441,7 +440,7 @@ def test_what_does_not_come_is_lost_one_day_and_its_dependents_have_a_gap() -> N
     ann.later(3_500_000)
     assert ann.log == []
     ann.later(200_000)
-    assert ann.log == [b"b", b"c"] and ann.channel.given_up == 2
+    assert ann.log == [b"b", b"c"]
     assert ann.events[:2] == [(EVENT_GAP, b"b"), (EVENT_MESSAGE, b"c")]
     ann.hear(wire(b"d", causal=(b"a",), lamport=START_MS + 4))
     assert ann.delivered[-1] == b"d", "what is lost is not waited for again"

@@ -91,7 +91,7 @@ class Channel:
         self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
         self.frames = self.syncs = self.repaired = 0  # sent
         self.delivered = self.duplicates = self.malformed = self.refused = 0
-        self.foreign = self.own = self.filters = self.too_old = self.given_up = 0
+        self.foreign = self.own = self.filters = self.too_old = 0
         self._plan_sync(now_ms)
 
     # --- messages of our own ---
@@ -358,7 +358,7 @@ class Channel:
         row = self.log.next_overdue(now_ms)
         if row < 0 or self.event_count == CHANNEL_EVENTS_MAX:
             return False
-        self.given_up += self.log.give_up(row, now_ms)
+        self.log.give_up(row, now_ms)
         self._release(row, now_ms, EVENT_GAP)
         return True
 
@@ -436,7 +436,7 @@ class Channel:
         self._sweep_ms = later_ms(now_ms, settings.period_ms)
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self.repair.sweep(now_ms)
-        self.outbox.sweep(now_ms)
+        self.outbox.sweep(now_ms, log)
         while settings.lost_ms and self._give_up(now_ms):
             self._settle(now_ms)
         if settings.repair:

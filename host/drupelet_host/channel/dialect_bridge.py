@@ -7,7 +7,8 @@ ephemeral messages end here.
 
 A side on which nobody speaks acknowledges nothing, and participants of `sds-nim` speak only when
 they have something to say. So when the outgoing buffer is full and more waits, what was sent three
-times gives way: whoever missed it finds it in the history of what comes after, and asks for it.
+times gives way, first of all what a later message names: whoever missed it finds it in the history
+of what comes after, and asks for it.
 
 Lamport values are milliseconds in `sds` and seconds in `sds-nim`: a message keeps one value on
 each side, behind all that it depends on, in a map that is made again from both logs at a start.
@@ -130,17 +131,22 @@ class _Side:
                 self._forget(id)
 
     def make_room(self, now_ms: int) -> bool:
-        """Let the message that is in the full outgoing buffer for longest give way; False: none
-        has been there for long enough."""
+        """Let the message that is in the full outgoing buffer for longest give way, before others
+        one that a later one names; False: none has been there for long enough."""
         channel = self.channel
         shortest_ms = _PERIODS_MIN * channel.settings.period_ms
-        for id, since_ms in self.unacknowledged.items():
-            row = channel.outbox.rows.find(self.key(id))
-            if row >= 0 and elapsed_ms(now_ms, since_ms) >= shortest_ms:
-                channel.outbox.release(row)
-                self._forget(id)
-                return True
-        return False
+        rows = {
+            id: channel.outbox.rows.find(self.key(id))
+            for id, since_ms in self.unacknowledged.items()
+            if elapsed_ms(now_ms, since_ms) >= shortest_ms
+        }
+        waiting = [id for id, row in rows.items() if row >= 0]
+        handle = channel.outbox.rows.handle
+        waiting.sort(key=lambda id: not channel.log.is_named(handle(rows[id])))
+        if waiting:
+            channel.outbox.release(rows[waiting[0]])
+            self._forget(waiting[0])
+        return bool(waiting)
 
     def _forget(self, id: bytes) -> None:
         del self.unacknowledged[id]

@@ -11,6 +11,8 @@ REFUSED = 1
 USAGE = 2
 DAMAGED = 3
 NOT_THERE = 4
+WARNINGS = 10
+ALARMS = 11
 INTERRUPTED = 130
 
 MEANINGS = {
@@ -21,6 +23,8 @@ MEANINGS = {
     " that is not installed: repeating it does not help",
     DAMAGED: "a store, a key or a file of ours is damaged, or a newer version wrote it",
     NOT_THERE: "the home, file, peer or channel that was named does not exist",
+    WARNINGS: "`telemetry alerts` found warnings, and no alarm",
+    ALARMS: "`telemetry alerts` found alarms",
     INTERRUPTED: "interrupted by Ctrl-C",
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ class Waits:
     """
 
     device: Ints
+    born_ms: Floats  # when the message was created
     wait_ms: Floats
     ended: NDArray[np.bool_]
     uncertainty_ms: Floats
@@ -44,6 +45,7 @@ class Waits:
         mine = slice(int(first), int(last)) if device >= 0 else slice(0)
         return Waits(
             self.device[mine],
+            self.born_ms[mine],
             self.wait_ms[mine],
             self.ended[mine],
             self.uncertainty_ms[mine],
@@ -75,6 +77,7 @@ def waits(told: Messages, log_ends_ms: Floats, groups: Groups) -> Waits:
     keep = keep[np.argsort(pair_device[keep], kind="stable")]
     return Waits(
         device=pair_device[keep],
+        born_ms=start[keep],
         wait_ms=watched[keep],
         ended=found[keep],
         uncertainty_ms=(spread + born.spread[pair_message])[keep],
@@ -136,6 +139,7 @@ def figures(told: Waits, epoch_ms: float | None = None) -> Row:
         "messages": len(told.wait_ms),
         "timed": curve.seen,
         "undelivered": curve.censored,
+        "undelivered_since_ms": _earliest(told.born_ms[clock & ~told.ended]),
         "no_clock": int((~clock).sum()),
         "uncertainty_ms": _largest(spreads),
         "every": told.every,
@@ -148,6 +152,10 @@ def figures(told: Waits, epoch_ms: float | None = None) -> Row:
         row[f"{name}_epochs"] = row[f"{name}_ms"] / epoch_ms if known else None
     row["curve"] = _curve(curve)
     return row
+
+
+def _earliest(times_ms: Floats) -> float | None:
+    return float(times_ms.min()) if len(times_ms) else None
 
 
 def _largest(spreads: Floats) -> float | None:

@@ -8,6 +8,7 @@
     temperature_c = 21
     period_s = 900           # how often it should be heard of
     board = "esp32c3"        # where neither the device nor names.json tells it
+    firmware = "0.1.0"       # which version it runs, so that versions can be compared
 
     [device."a1b2c3d4"]      # by id or by name; what it does not say is the default's
     temperature_c = -5
@@ -30,12 +31,15 @@ from drupelet_tools.telemetry.batteries import (
     load_battery,
     parse_battery,
 )
+from drupelet_tools.telemetry.codes import as_text
 from drupelet_tools.telemetry.energy import board_names
 from drupelet_tools.telemetry.energy_calibration import Calibration
 from drupelet_tools.telemetry.errors import TelemetryError
 
 NO_BATTERY = "none"
-KEYS = ("battery", "series", "parallel", "rated_mah", "temperature_c", "period_s", "board")
+KEYS = ("battery", "series", "parallel", "rated_mah", "temperature_c", "period_s", "board",
+        "firmware")  # fmt: skip
+FIRMWARE_CHARS_MAX = 40
 TEMPERATURES_C = (-60.0, 100.0)
 
 
@@ -46,6 +50,7 @@ class DevicePlan:
     pack: Pack | None = None
     period_ms: float | None = None
     board: str = ""
+    firmware: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,17 @@ def _plan(row: Mapping[str, Any], folder: Path) -> DevicePlan:
                 {"temperature_c": 21.0, **row}, "temperature_c", *TEMPERATURES_C
             ),
         )
-    return DevicePlan(pack, period * 1000 or None, board)
+    return DevicePlan(pack, period * 1000 or None, board, _firmware(row))
+
+
+def _firmware(row: Mapping[str, Any]) -> str:
+    version = row.get("firmware", "")
+    if not isinstance(version, str) or len(version) > FIRMWARE_CHARS_MAX:
+        raise ValueError(
+            f"firmware = {str(version)[:40]!r}: want a text of at most {FIRMWARE_CHARS_MAX}"
+            ' characters, like "0.1.0"'
+        )
+    return as_text(version)
 
 
 def _battery(named: str, folder: Path) -> Battery:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.analyses_stats import (
     Z_95,
     Floats,
@@ -17,6 +18,7 @@ from drupelet_tools.telemetry.analyses_stats import (
     medians,
     theil_sen,
 )
+from drupelet_tools.telemetry.attention import CHARGE_WARNING_PCT
 from drupelet_tools.telemetry.batteries import Pack
 
 Row = dict[str, Any]
@@ -143,6 +145,43 @@ def integrity(segments: Sequence[Row], health: Sequence[Row], quarantined: int) 
         "clock_jumps": sum(bool(row.get("clock_jump")) for row in segments),
         "wall_unknown": sum(row["wall_offset_ms"] is None for row in segments),
         "quarantined": quarantined,
+        "since_ms": _since(segments, health),
+    }
+
+
+def _since(segments: Sequence[Row], health: Sequence[Row]) -> dict[str, float | None]:
+    """When trouble of each kind first was: the start of its boot by wall clock, None if unknown.
+
+    Of the lowest heap it is the boot in which it was reached.
+    """
+    starts: dict[int, float] = {}
+    for row in segments:
+        if row["wall_offset_ms"] is not None:
+            start = float(row["wall_offset_ms"])
+            starts[row["boot"]] = min(start, starts.get(row["boot"], start))
+
+    def first(boots: Iterable[int]) -> float | None:
+        return min((starts[boot] for boot in boots if boot in starts), default=None)
+
+    boots = sorted(health, key=lambda row: row["boot"])
+    causes = {row["boot"]: row["reset_cause"] for row in boots}
+    jumps = [
+        float(row["wall_offset_ms"] + row["first_ms"])
+        for row in segments
+        if row.get("clock_jump") and None not in (row["wall_offset_ms"], row["first_ms"])
+    ]
+    lows = [row for row in boots if row["heap_low"] is not None]
+    lowest = min(lows, key=lambda row: row["heap_low"], default=None)
+    since = {
+        name: first(row["boot"] for row in boots if row[name])
+        for name in ("errors", "refused", "segments_missing", "events_lost")
+    }
+    return {
+        **since,
+        "watchdog": first(b for b, cause in causes.items() if cause == codes.RESET_WATCHDOG),
+        "restarts": first(b for b in list(causes)[1:] if causes[b] in codes.RESTARTS),
+        "heap_low": first([lowest["boot"]] if lowest else []),
+        "jumps": min(jumps, default=None),
     }
 
 
@@ -274,6 +313,7 @@ def _charge_state(times_ms: Floats, soc: Floats, *, gauge_told: bool) -> Row:
         "soc_trend": trend_row(trend),
         "soc_drop_pct": drop,
         "soc_drop_ms": drop_ms,
+        "low_since_ms": _low_since_ms(times_ms, soc),
         "days_left": None,
         "days_left_low": None,
         "days_left_high": None,
@@ -287,6 +327,13 @@ def _charge_state(times_ms: Floats, soc: Floats, *, gauge_told: bool) -> Row:
             found[f"days_left{name}"] = found["soc_pct"] / -slope
             found[f"life_days{name}"] = 100.0 / -slope
     return found
+
+
+def _low_since_ms(times_ms: Floats, soc: Floats) -> float | None:
+    """When the charge last fell below what is low; None while it is not."""
+    high = np.flatnonzero(soc >= CHARGE_WARNING_PCT)
+    below = int(high[-1]) + 1 if len(high) else 0
+    return float(times_ms[below]) if below < len(soc) else None
 
 
 def soc_drop(times_ms: Floats, soc: Floats, beat_ms: float) -> tuple[float | None, float]:

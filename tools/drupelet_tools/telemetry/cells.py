@@ -5,7 +5,8 @@ The template escapes every text (page/macros.html), so that what a board says st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from drupelet_tools.telemetry.codes import WALL_MS_MAX
 
 Row = dict[str, Any]
 LONG_LINES = 25  # a longer table scrolls within its own frame
+NARROW_COLUMNS = 3
 DASH = "\N{EN DASH}"
 
 
@@ -22,7 +24,8 @@ class Cell:
     """A text with what belongs to it; a plain `str` does for a cell without."""
 
     text: str
-    device: str = ""  # a link to this device's own page
+    device: str = ""  # a link to this device
+    page: str = ""  # the file that it is in, "" for this one
     mark: str = ""  # a warning in front
     note: str = ""  # in small letters behind
     below: str = ""  # in small letters on a line of its own
@@ -49,9 +52,47 @@ class Table:
         return [(head.removeprefix("<"), head.startswith("<")) for head in self.heads]
 
     @property
+    def key(self) -> str:
+        """A name for its columns; tables with the same ones share it."""
+        return f"t{zlib.crc32(chr(0).join(self.heads).encode()):08x}"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it has so few columns that a phone has room for them."""
+        return len(self.heads) <= NARROW_COLUMNS
+
+    @property
     def is_long(self) -> bool:
         """Whether it scrolls."""
         return len(self.rows) + bool(self.total) > LONG_LINES and not self.whole
+
+
+def card_labels(tables: Iterable[Table]) -> str:
+    """Style rules that put each column's head before its cells where rows are shown as cards."""
+    return "".join(
+        f"\n.{shown.key} td:nth-child({at})::before{{content:{_css_text(head)}}}"
+        for shown in {one.key: one for one in tables if not one.is_narrow}.values()
+        for at, (head, _) in enumerate(shown.columns, 1)
+        if at > 1
+    )
+
+
+def _css_text(text: str) -> str:
+    """A string of CSS that cannot end the string, the rule or the style element."""
+    plain = (c if c.isalnum() or c in " ,./()%-" else f"\\{ord(c):x} " for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def tables_in(content: object) -> Iterator[Table]:
+    """Every table in what a template is given."""
+    if isinstance(content, Table):
+        yield content
+    elif isinstance(content, Mapping):
+        for part in content.values():
+            yield from tables_in(part)
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from tables_in(part)
 
 
 def number(value: float | None, digits: int = 0, unit: str = "") -> str:
@@ -129,7 +170,7 @@ def table(
 
 def link(device: Row) -> Cell:
     """A device's name that leads to its own page."""
-    return Cell(str(device["label"]), device=device["device"])
+    return Cell(str(device["label"]), device=device["device"], page=device.get("page", ""))
 
 
 def delivered(row: Row) -> str | Cell:

@@ -8,38 +8,43 @@ those that matter most; the tables hold all.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import altair as alt
 import vl_convert
 
 from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.analyses import wait_unit
 from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS, OPERATION_NAMES
+from drupelet_tools.telemetry.cells import moment
 from drupelet_tools.telemetry.figures import Figures
+from drupelet_tools.telemetry.time_units import wait_unit
+from drupelet_tools.telemetry.weakest import MEASURED, MODELLED, estimates, histogram, weakest
 
 Row = dict[str, Any]
 Chart = alt.Chart | alt.LayerChart
 
 WIDTH = 640
 STEP = 26  # height of one bar, pixels
-STEP_SMALL = 13
 BARS_MAX = 24  # devices with bars of their own
 CURVES_MAX = 7  # devices with a curve of their own beside the fleet's
-LIVES_MAX = 120
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#999999")
 BYTE_COLOURS = (
     "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#7F3C8D", "#B8B8B8",
     "#6A6A6A",
 )  # fmt: skip
-MODELLED, MEASURED = "modelled", "measured"
+COUNT_TICKS_MAX = 8
+PLAIN = alt.Axis(labelOverlap="greedy", tickCount=8)
+DAY_MS, YEAR_MS = 86_400_000, 31_557_600_000
 
 
 def charts(figures: Figures) -> dict[str, Chart]:
     """Charts by the name of their place in the report; those without data are left out."""
     made: dict[str, Chart | None] = {
+        "steps": _steps_chart(figures),
         "life": _life_chart(figures),
         "bytes": _bytes_chart(figures),
         "charge": _charge_chart(figures),
@@ -51,60 +56,97 @@ def charts(figures: Figures) -> dict[str, Chart]:
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
-def _life_chart(figures: Figures) -> Chart | None:
-    """Intervals of modelled and measured life per device, the shortest first."""
-    rows = []
-    for device in figures["devices"]:
-        life, battery = device["life"], device["battery"]
-        if life is not None:
-            rows.append(
-                _interval(device, MODELLED, life["days"], life["days_low"], life["days_high"])
-            )
-        if battery["life_days"] is not None:
-            low, high = battery["life_days_low"], battery["life_days_high"]
-            rows.append(_interval(device, MEASURED, battery["life_days"], low, high))
+def battery_charts(figures: Figures) -> dict[str, Chart]:
+    """The charts of a large fleet's index."""
+    made = {"steps": _steps_chart(figures), "life": _life_chart(figures)}
+    return {name: chart for name, chart in made.items() if chart is not None}
+
+
+def _steps_chart(figures: Figures) -> Chart | None:
+    """How many devices have how many days, in steps of a logarithmic scale."""
+    rows = histogram(figures["devices"])
     if not rows:
         return None
-    names = list(dict.fromkeys(r["device"] for r in sorted(rows, key=lambda row: row["days"])))
-    names = names[:LIVES_MAX]
-    step = STEP if len(names) <= BARS_MAX else STEP_SMALL
-    scale = alt.Scale(domain=[MODELLED, MEASURED], range=[COLOURS[0], COLOURS[3]])
-    legend = alt.Legend(title=None, orient="top")
-    base = alt.Chart(
-        alt.InlineData(values=[row for row in rows if row["device"] in names])
-    ).encode(
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("devices:Q", title="Devices", axis=_counts(row["devices"] for row in rows)),
+            y=alt.Y("days:N", title="Days (steps of a log scale)", sort=None),
+            yOffset=alt.YOffset("kind:N", sort=kinds),
+            color=_kind_colour(rows),
+            tooltip=[
+                alt.Tooltip("days:N", title="Days"),
+                alt.Tooltip("kind:N", title="What they are"),
+                alt.Tooltip("devices:Q", title="Devices", format=","),
+            ],
+        )
+        .properties(width=WIDTH, height=STEP * len({row["days"] for row in rows}))
+    )
+    return made
+
+
+def _counts(values: Iterable[int]) -> alt.Axis:
+    """An axis of whole numbers from zero: at most eight ticks, no two of them the same."""
+    most = max(values)
+    power = 10 ** max(0, len(str(most)) - 1)
+    steps = (digit * unit for unit in (max(1, power // 10), power) for digit in (1, 2, 5))
+    step = next(one for one in steps if most / one <= COUNT_TICKS_MAX)
+    ticks = list(range(0, most + step, step))
+    return alt.Axis(values=ticks, format=",.0f", labelOverlap="greedy")
+
+
+def _kind_colour(rows: list[Row]) -> alt.Color:
+    colours = {MEASURED: COLOURS[3], MODELLED: COLOURS[0]}
+    used = [kind for kind in colours if any(row["kind"] == kind for row in rows)]
+    scale = alt.Scale(domain=used, range=[colours[kind] for kind in used])
+    return alt.Color("kind:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=2))
+
+
+def _life_chart(figures: Figures) -> Chart | None:
+    """Intervals of the batteries that end first, on a logarithmic axis that says so."""
+    weak = [row["device"] for row in weakest(figures["devices"])]
+    rows = [
+        {"device": device["label"], "kind": row["kind"], **_days(row)}
+        for device in weak
+        for row in estimates(device)
+    ]
+    if not rows:
+        return None
+    names = [device["label"] for device in weak]
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
         y=alt.Y("device:N", title=None, sort=names, axis=alt.Axis(labelLimit=200)),
-        color=alt.Color("kind:N", scale=scale, legend=legend),
-        yOffset=alt.YOffset("kind:N", sort=[MODELLED, MEASURED]),
+        color=_kind_colour(rows),
+        yOffset=alt.YOffset("kind:N", sort=[MEASURED, MODELLED]),
         tooltip=[
             alt.Tooltip("device:N", title="Device"),
-            alt.Tooltip("kind:N", title="Life"),
+            alt.Tooltip("kind:N", title="What the days are"),
             alt.Tooltip("days:Q", title="Days", format=",.0f"),
             alt.Tooltip("low:Q", title="At least", format=",.0f"),
             alt.Tooltip("high:Q", title="At most", format=",.0f"),
         ],
     )
-    log = alt.Scale(type="log", nice=True)
-    title = "Battery life from full to empty (days, with intervals)"
-    lines = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", title=title, scale=log), x2="high:Q"
-    )
-    points = base.mark_point(filled=True, size=45, opacity=1).encode(
-        x=alt.X("days:Q", title=title, scale=log),
-        shape=alt.Shape(
-            "kind:N",
-            scale=alt.Scale(domain=[MODELLED, MEASURED], range=["circle", "diamond"]),
-            legend=legend,
-        ),
-    )
+    title = "Days, log scale, with intervals"
+    axis = alt.Axis(values=_log_ticks(rows), labelOverlap="greedy", format="~s")
+    log = alt.X("low:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=axis)
+    lines = base.mark_rule(strokeWidth=2).encode(x=log, x2="high:Q")
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(x=alt.X("days:Q"))
     made = alt.LayerChart(layer=[lines, points])
-    return made.properties(width=WIDTH, height=step * len(names) + 10)
+    return made.properties(width=WIDTH, height=STEP * len(names) + 10)
 
 
-def _interval(device: Row, kind: str, days: float, low: float, high: float) -> Row:
-    told = (max(0.1, value) for value in (days, low, high))  # the axis has no zero
-    days, low, high = (round(value, 2) for value in told)
-    return {"device": device["label"], "kind": kind, "days": days, "low": low, "high": high}
+def _days(row: Row) -> Row:
+    # The axis has no zero.
+    return {name: round(max(0.1, row[name]), 2) for name in ("days", "low", "high")}
+
+
+def _log_ticks(rows: list[Row]) -> list[float]:
+    """1, 2 and 5 of each power of ten from the least to the most that is drawn."""
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [round(digit * 10.0**power, 6) for power in powers for digit in (1, 2, 5)]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _bytes_chart(figures: Figures) -> Chart | None:
@@ -171,7 +213,7 @@ def _spent_chart(figures: Figures) -> Chart | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(color=COLOURS[0])
         .encode(
-            x=alt.X("mAh:Q", title="Charge of the fleet (mAh, modelled)"),
+            x=alt.X("mAh:Q", title="Charge of the fleet (mAh, modelled)", axis=PLAIN),
             y=alt.Y("spent on:N", title=None, sort=list(OPERATION_NAMES)),
             tooltip=[
                 alt.Tooltip("spent on:N", title="Spent on"),
@@ -200,7 +242,7 @@ def _bars(
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
-            x=alt.X(f"{unit}:Q", title=title, stack="zero"),
+            x=alt.X(f"{unit}:Q", title=title, stack="zero", axis=PLAIN),
             y=alt.Y("bar:N", title=None, sort=None, axis=alt.Axis(labelLimit=220)),
             color=alt.Color(
                 "kind:N",
@@ -244,13 +286,14 @@ def _latency_chart(figures: Figures) -> Chart | None:
 def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
     # One legend for colour and dash.
     legend = alt.Legend(title="At device", orient="bottom", columns=4, symbolSize=300)
-    scale = alt.Scale(range=list(COLOURS))
+    scale = alt.Scale(domain=names, range=list(COLOURS))
+    dashes = alt.Scale(domain=names)
     picked = alt.selection_point(fields=["device"], bind="legend")
     made: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("wait:Q", title=f"Created to delivered ({unit})"),
+            x=alt.X("wait:Q", title=f"Created to delivered ({unit})", axis=PLAIN),
             y=alt.Y(
                 "share:Q",
                 title="Share of messages delivered",
@@ -258,7 +301,7 @@ def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
                 axis=alt.Axis(format="%"),
             ),
             color=alt.Color("device:N", sort=names, scale=scale, legend=legend),
-            strokeDash=alt.StrokeDash("device:N", sort=names, legend=legend),
+            strokeDash=alt.StrokeDash("device:N", sort=names, scale=dashes, legend=legend),
             opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
             tooltip=[
                 alt.Tooltip("device:N", title="At device"),
@@ -286,7 +329,7 @@ def _sends_chart(figures: Figures) -> Chart | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(color=COLOURS[0])
         .encode(
-            x=alt.X("messages:Q", title="Messages, each once per receiver"),
+            x=alt.X("messages:Q", title="Messages, each once per receiver", axis=_counts(sends)),
             y=alt.Y("sends:N", title="Sends", sort=None),
             tooltip=[alt.Tooltip("sends:N"), alt.Tooltip("messages:Q", format=",")],
         )
@@ -300,30 +343,45 @@ def _volts_chart(figures: Figures) -> Chart | None:
     devices = [row for row in figures["devices"] if len(row["battery"]["mv_curve"]) > 1]
     devices.sort(key=lambda row: -row["battery"]["readings"])
     rows = [
-        {"device": row["label"], "time": moment, "V": round(mv / 1000, 4)}
+        {"device": row["label"], "time": at_ms, "at": moment(at_ms), "V": round(mv / 1000, 4)}
         for row in devices[:CURVES_MAX]
-        for moment, mv in row["battery"]["mv_curve"]
+        for at_ms, mv in row["battery"]["mv_curve"]
     ]
     if not rows:
         return None
     legend = alt.Legend(title="Device", orient="bottom", columns=4, symbolSize=300)
+    names = list(dict.fromkeys(row["device"] for row in rows))
+    times = [row["time"] for row in rows]
+    title, shape = _time_axis(max(times) - min(times))
+    axis = alt.Axis(format=shape, labelOverlap="greedy", tickCount=8)
     made: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(strokeWidth=1.5)
         .encode(
-            x=alt.X("time:T", title=None, scale=alt.Scale(type="utc")),
+            x=alt.X("time:T", title=title, scale=alt.Scale(type="utc"), axis=axis),
             y=alt.Y("V:Q", title="Battery (V, measured)", scale=alt.Scale(zero=False)),
-            color=alt.Color("device:N", scale=alt.Scale(range=list(COLOURS)), legend=legend),
-            strokeDash=alt.StrokeDash("device:N", legend=legend),
+            color=alt.Color(
+                "device:N", scale=alt.Scale(domain=names, range=list(COLOURS)), legend=legend
+            ),
+            strokeDash=alt.StrokeDash("device:N", scale=alt.Scale(domain=names), legend=legend),
             tooltip=[
                 alt.Tooltip("device:N", title="Device"),
-                alt.Tooltip("time:T", title="At", format="%Y-%m-%d %H:%M"),
+                alt.Tooltip("at:N", title="At (UTC)"),
                 alt.Tooltip("V:Q", title="V", format=".3f"),
             ],
         )
         .properties(width=WIDTH, height=220)
     )
     return made
+
+
+def _time_axis(wide_ms: float) -> tuple[str, str]:
+    """Title and format of an axis of time this wide; UTC and 24 hours whatever the reader's."""
+    if wide_ms <= 2 * DAY_MS:
+        return "Time (UTC, day and hour)", "%d %H:%M"
+    if wide_ms <= YEAR_MS:
+        return "Day (UTC)", "%b %d"
+    return "Month (UTC)", "%Y-%m"
 
 
 def specification(chart: Chart) -> str:

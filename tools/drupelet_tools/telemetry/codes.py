@@ -50,6 +50,7 @@ STATES = (
 RESET_CAUSES = {1: "power on", 2: "reset", 3: "watchdog", 4: "deep sleep", 5: "soft reset"}
 RESET_WATCHDOG = 3
 RESET_DEEP_SLEEP = 4
+RESTARTS = (1, 2)  # by power or by the reset line: no crash that the device knows of
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 DEEP_SLEEP = 0  # of STATES
 STATE_UNKNOWN = -1  # time that neither a counter nor an event accounts for

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_tools.telemetry import codes
@@ -56,11 +54,6 @@ def reader_table(table: str, columns: dict[str, Any], units: Units) -> pa.Table:
     schema = TABLES[table]
     arrays = [array_of(named.get(field.name), field.type, len(unit)) for field in schema]
     return pa.Table.from_arrays(arrays, names=schema.names).cast(schema)
-
-
-def take_rows_with(rows: pa.Table, column: str, values: Collection[str]) -> pa.Table:
-    """The rows that have one of some texts in a column."""
-    return rows.filter(pc.is_in(rows[column], value_set=pa.array(sorted(values), pa.string())))
 
 
 def event_columns(chunk: Chunk) -> dict[str, Any]:

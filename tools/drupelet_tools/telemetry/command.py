@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry import command_energy, command_lake, command_report
+from drupelet_tools.telemetry import (
+    command_alerts,
+    command_energy,
+    command_lake,
+    command_report,
+)
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
@@ -130,5 +135,6 @@ def query(
 
 
 command_report.register(app)
+command_alerts.register(app)
 command_lake.register(app)
 app.add_typer(command_energy.app, name="energy")

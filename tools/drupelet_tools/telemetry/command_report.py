@@ -69,6 +69,12 @@ def report(
         str | None,
         typer.Option("--now", help="ISO time from which silence counts; else the lake's newest."),
     ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            "--days", min=0.01, max=3660, help="Compare the last days with as many before."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
     csv: Annotated[bool, typer.Option("--csv", help="A .csv beside the page, too.")] = False,
     as_json: JsonFlag = False,
@@ -76,10 +82,11 @@ def report(
     """Write one self-contained HTML page from a lake."""
     with one_line():
         from drupelet_tools.telemetry import report as page
+        from drupelet_tools.telemetry.report_figures import build, device_names
 
         device_counts = read_results(results)
-        plan = _plan(fleet, battery, calibration)
-        now_ms = _moment_ms(now)
+        plan = read_plan(fleet, battery, calibration)
+        now_ms = moment_ms(now)
         if csv and html.suffix == ".csv":
             raise TelemetryError(
                 f"--html {html}: --csv writes a file of this name; name the page"
@@ -89,12 +96,17 @@ def report(
             raise TelemetryError(
                 f"cannot write the report: {html.parent}: no such folder; make it"
             )
-        devices = page.device_names(lake)
-        _match(devices, results, device_counts, fleet, plan)
+        devices = device_names(lake)
+        match(devices, results, device_counts, fleet, plan)
         _match_calibrations(devices, calibration, plan)
         with progress("devices", len(devices)) as advance:
             all_figures = page.write_report(
-                lake, html, device_counts, plan=plan, now_ms=now_ms, seed=seed, advance=advance
+                lake, html, device_counts, plan=plan, now_ms=now_ms, days=days, seed=seed,
+                advance=advance,
+            )  # fmt: skip
+        if (csv or as_json) and "pages" in all_figures:  # an index has only short rows
+            all_figures = build(
+                lake, device_counts, plan=plan, now_ms=now_ms, days=days, seed=seed
             )
         if csv:
             page.write_csv(html.with_suffix(".csv"), all_figures)
@@ -138,9 +150,10 @@ def import_(
             typer.echo(f"{imported.frames:,} frames of {imported.devices:,} devices{skipped}")
 
 
-def _plan(
+def read_plan(
     fleet: Path | None, battery: str | None, calibration: Path | None = None
 ) -> FleetPlan | None:
+    """The fleet file, or one battery for all, with calibrations; None where none is given."""
     from drupelet_tools.telemetry import analyses_plan, energy_calibration
 
     if fleet is not None and battery is not None:
@@ -152,14 +165,19 @@ def _plan(
         found = analyses_plan.battery_plan(battery)
     if calibration is None:
         return found
-    from drupelet_tools.telemetry.report import ASSUMED_BATTERY
+    from drupelet_tools.telemetry.report_figures import ASSUMED_BATTERY
 
     own = energy_calibration.read_calibrations(calibration)
     found = found or analyses_plan.battery_plan(ASSUMED_BATTERY, assumed=True)
     return replace(found, calibrations=own)
 
 
-def _moment_ms(now: str | None) -> float | None:
+def moment_ms(now: str | None) -> float | None:
+    """A time that was given, None without one.
+
+    Raises:
+        TelemetryError: it is no ISO time, or before 2000 or after 2100.
+    """
     if now is None:
         return None
     from drupelet_tools.telemetry.codes import WALL_MS_MAX
@@ -177,12 +195,12 @@ def _moment_ms(now: str | None) -> float | None:
     return now_ms
 
 
-def _match(
+def match(
     devices: Sequence[tuple[str, str]],
     results: Path | None,
     counts: Mapping[str, object] | None,
-    fleet: Path | None,
-    plan: FleetPlan | None,
+    fleet: Path | None = None,
+    plan: FleetPlan | None = None,
 ) -> None:
     """Refuse counts of a device that is not there, for they would be in no sum; a plan may name
     one that was not heard of yet, so that is only said."""

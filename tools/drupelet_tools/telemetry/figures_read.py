@@ -35,6 +35,23 @@ def rows_of(lake: Lake, table: str) -> list[Row]:
     return rows
 
 
+def quarantined(lake: Lake) -> list[Row]:
+    """Rows of `quarantine`, each with `wall_ms`: when its segment began, None if unknown."""
+    rows = rows_of(lake, "quarantine")
+    devices = sorted({row["device"] for row in rows if row["device"]})
+    if not devices:
+        return [{**row, "wall_ms": None} for row in rows]
+    segments = lake.read("segments", where=pc.field("device").isin(devices)).to_pylist()
+    starts = {
+        (row["device"], row["boot"], row["number"]): row["wall_offset_ms"] + row["first_ms"]
+        for row in segments
+        if row["wall_offset_ms"] is not None and row["first_ms"] is not None
+    }
+    return [
+        {**row, "wall_ms": starts.get((row["device"], row["boot"], row["number"]))} for row in rows
+    ]
+
+
 def messages(lake: Lake) -> Messages:
     """The messages table by columns."""
     table = lake.read("messages").sort_by("device")

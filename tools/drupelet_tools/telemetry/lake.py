@@ -30,7 +30,6 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.columns import take_rows_with
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.piece_file import PACKS, TABLE
 from drupelet_tools.telemetry.schemas import (
@@ -145,14 +144,14 @@ class Lake:
         self,
         table: str,
         columns: list[str] | None = None,
-        devices: Collection[str] | None = None,
+        where: pc.Expression | None = None,
     ) -> pa.Table:
         """Rows of one table, in order of device and boot.
 
         Args:
             table: a name in `schemas.TABLES`.
             columns: only these, wall times as the devices' own clocks say; all without.
-            devices: only rows of these.
+            where: only rows for which this holds, wall times as the devices' own clocks say.
 
         Raises:
             TelemetryError: a file of the lake cannot be read.
@@ -162,36 +161,34 @@ class Lake:
         if table == "clocks":
             whole = self.clocks
         else:
-            pieces = [piece.select(names) for piece in self._each(table, devices)]
+            every = self._each(table)
+            chosen = every if where is None else (piece.filter(where) for piece in every)
+            pieces = [piece.select(names) for piece in chosen]
             whole = pa.concat_tables([schema.empty_table().select(names), *pieces])
         if table in WALL_TABLES and columns is None:
             whole = fill_wall(whole, self.clocks)
-        if devices is not None and "device" in names:
-            whole = take_rows_with(whole, "device", devices)
         keys = [(name, "ascending") for name in ("device", "boot") if name in names]
         return whole.select(names).sort_by(keys) if keys else whole.select(names)
 
     def each(self, table: str, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of `read`, some devices at a time and as the devices' own clocks say."""
-        for piece in self._each(table, None):
+        for piece in self._each(table):
             yield piece.select(columns)
 
-    def _each(self, table: str, devices: Collection[str] | None) -> Iterator[pa.Table]:
-        if devices is None and table != "events" and self._fits_one_share:
+    def _each(self, table: str) -> Iterator[pa.Table]:
+        if table != "events" and self._fits_one_share:
             yield settled(self._pieces, table)
         else:
-            for share in self.shares(devices):
+            for share in self.shares():
                 yield share.table(table)
         told = self.told(table)
         if told.num_rows:
             yield told
 
-    def shares(self, devices: Collection[str] | None = None) -> list[Share]:
-        """All devices, or those between the first and the last of some, some at a time."""
+    def shares(self) -> list[Share]:
+        """All devices, some at a time."""
         if not self.files[PIECE]:
             return []
-        if devices is not None:
-            return [self._share(min(devices), max(devices))] if devices else []
         if self._fits_one_share:
             files = self.files[PIECE]
             low = min(one.device_min for one in files)

@@ -5,68 +5,89 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from drupelet_host.base.atomic_write import atomic_write
-from drupelet_tools.telemetry import charts, sections
-from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
+from drupelet_tools.telemetry import buckets, cells, charts, sections, sections_index
+from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.figures import Figures, Row, figures
-from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.figures import Figures, Row
+from drupelet_tools.telemetry.report_figures import (
+    Results,
+    assumed_plan,
+    build,
+    device_names,
+)
 
 TITLE = "Drupelet fleet report"
-ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
-DEVICES_MAX = 120  # that the page lists; more make it too large for a phone
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def build(
-    lake: Path,
-    results: Mapping[str, Mapping[str, int]] | None = None,
-    *,
-    plan: FleetPlan | None = None,
-    now_ms: float | None = None,
-    seed: int = 0,
-    advance: Callable[[int], None] | None = None,
-) -> Figures:
-    """The figures of a lake, as the report and the demo print them (see `figures.figures`)."""
-    state = open_lake(lake)
-    plan = plan or battery_plan(ASSUMED_BATTERY, assumed=True)
-    all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
-    if not all_figures["devices"]:
-        raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
-    return all_figures
-
-
-def device_names(lake: Path) -> list[tuple[str, str]]:
-    """Id and name of the devices that a lake holds."""
-    table = open_lake(lake).read_devices()
-    return list(zip(table["device"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
 def write_report(
     lake: Path,
     html: Path,
-    results: Mapping[str, Mapping[str, int]] | None = None,
+    results: Results | None = None,
     *,
     plan: FleetPlan | None = None,
     now_ms: float | None = None,
+    days: float | None = None,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
-    """Write the page and return the figures in it.
+    """Write the page and return the figures in it; of a large fleet the page is an index, and the
+    devices have pages in a folder beside it.
 
     Raises:
         TelemetryError: no lake, an empty lake, or the page cannot be written.
     """
-    all_figures = build(lake, results, plan=plan, now_ms=now_ms, seed=seed, advance=advance)
+    plan = plan or assumed_plan()
+    if len(device_names(lake)) > buckets.ONE_PAGE_DEVICES:
+        folder = _folder(html)
+        task = buckets.Task(lake, results, plan, now_ms, days, seed, folder, folder.name)
+        all_figures = buckets.run(task, Pages(f"../{html.name}"), advance)
+        _remove_older(folder, len(all_figures["pages"]))
+        _write(html, render_index(all_figures))
+        return all_figures
+    all_figures = build(
+        lake, results, plan=plan, now_ms=now_ms, days=days, seed=seed, advance=advance
+    )
     _write(html, render(all_figures))
     return all_figures
+
+
+def _folder(html: Path) -> Path:
+    """The folder of a large fleet's pages, made anew if it is not there."""
+    folder = html.with_name(f"{html.stem}-pages")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as refused:
+        raise TelemetryError(f"{folder}: cannot write the pages: {refused.strerror}") from None
+    return folder
+
+
+def _remove_older(folder: Path, pages: int) -> None:
+    """Pages of an earlier, larger fleet would be taken for this one's."""
+    for path in folder.glob("[0-9][0-9][0-9][0-9]*.html"):
+        if path.stem.isdecimal() and int(path.stem) > pages:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Makes the pages of buckets; `index_page` is the way back from them."""
+
+    index_page: str
+
+    def __call__(self, all_figures: Figures) -> str:
+        """A bucket's page: still pictures, as a hundred pages with Vega would be 90 MB."""
+        return render(all_figures, index_page=self.index_page, is_live=False)
 
 
 def write_csv(path: Path, all_figures: Figures) -> None:
@@ -116,18 +137,6 @@ def _write(path: Path, text: str) -> None:
         raise TelemetryError(f"{path}: cannot write the report: {refused.strerror}") from None
 
 
-def shown_devices(all_figures: Figures) -> list[Row]:
-    """The devices that the page's tables hold: all, or of a large fleet those that need
-    attention first and then the first by name; in order of name."""
-    devices: list[Row] = all_figures["devices"]
-    if len(devices) <= DEVICES_MAX:
-        return devices
-    urgent = dict.fromkeys(line["device"] for line in all_figures["attention"])
-    wanted = list(dict.fromkeys([*urgent, *(row["device"] for row in devices)]))[:DEVICES_MAX]
-    chosen = set(wanted)
-    return [row for row in devices if row["device"] in chosen]
-
-
 @cache
 def _environment() -> Environment:
     """The templates in page/, which escape every text that is none of ours."""
@@ -142,23 +151,41 @@ def _own(name: str) -> Markup:
     return Markup((resources.files(__package__) / "page" / name).read_text("utf-8"))  # noqa: S704
 
 
-def render(all_figures: Figures) -> str:
-    """The whole page."""
+def render(all_figures: Figures, *, index_page: str = "", is_live: bool = True) -> str:
+    """The whole page; charts are only drawn live if `is_live`."""
+    content = sections.content(all_figures)
     drawn = charts.charts(all_figures)
-    shown = {**all_figures, "devices": shown_devices(all_figures)}
-    specifications = {name: charts.specification(chart) for name, chart in drawn.items()}
+    specifications = {n: charts.specification(chart) for n, chart in drawn.items() if is_live}
+    return _page(
+        "report.html",
+        {**content, "index_page": index_page},
+        drawn,
+        # Both escape what is theirs: specifications for a script element, the bundle is ours.
+        specifications={name: Markup(text) for name, text in specifications.items()},  # noqa: S704
+        bundle=Markup(charts.bundle()) if specifications else "",  # noqa: S704
+    )
+
+
+def render_index(all_figures: Figures) -> str:
+    """The index of a large fleet."""
+    content = {**sections_index.content(all_figures), "index_page": ""}
+    return _page("index.html", content, charts.battery_charts(all_figures))
+
+
+def _page(
+    template: str, content: dict[str, Any], drawn: Mapping[str, charts.Chart], **more: object
+) -> str:
     return (
         _environment()
-        .get_template("report.html")
+        .get_template(template)
         .render(
             title=TITLE,
             style=_own("report.css"),
             script=_own("report.js"),
-            charts_script=_own("charts.js"),
-            # Both escape what is theirs: pictures as SVG, specifications for a script element.
+            # What is ours escapes what is theirs: heads as strings of CSS, pictures as SVG.
+            card_labels=Markup(cells.card_labels(cells.tables_in(content))),  # noqa: S704
             pictures={name: Markup(charts.picture(chart)) for name, chart in drawn.items()},  # noqa: S704
-            specifications={name: Markup(text) for name, text in specifications.items()},  # noqa: S704
-            bundle=Markup(charts.bundle()) if drawn else "",  # noqa: S704
-            **sections.content(shown),
+            **more,
+            **content,
         )
     )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drupelet_tools.telemetry import sections_energy
-from drupelet_tools.telemetry.analyses import span, wait_unit
+from drupelet_tools.telemetry import sections_energy, sections_fleet
 from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS
 from drupelet_tools.telemetry.cells import (
     DASH,
@@ -28,23 +27,21 @@ from drupelet_tools.telemetry.cells import (
 )
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.sections_device import device_pages
+from drupelet_tools.telemetry.sections_fleet import times
+from drupelet_tools.telemetry.time_units import span, wait_unit
 
-LINES_MAX = 3  # of one kind, before the rest is folded
 GROUPS_MAX = 100  # in the page's table
 MEMBERS_MAX = 8  # that are named in it
-LEVELS = {1: "now", 2: "soon", 3: "look"}
 
 
 def subtitle(all_figures: Figures) -> str:
     """One line under the title."""
     fleet = all_figures["fleet"]
-    left_out = fleet["devices"] - len(all_figures["devices"])
     return (
         f"{number(fleet['devices'])} devices · {number(fleet['delivered'])} deliveries · "
         "from the devices' own logs"
-        + (f"; {number(left_out)} devices are only in the sums and in --csv" if left_out else "")
         + (
-            f" up to {moment(all_figures['now_ms'])} UTC"
+            f" as of {moment(all_figures['now_ms'])} UTC"
             if all_figures["now_ms"] is not None
             else ""
         )
@@ -55,13 +52,22 @@ def content(all_figures: Figures) -> dict[str, Any]:
     """Everything that the template shows beside the charts, by the names that it uses."""
     return {
         "subtitle": subtitle(all_figures),
-        "tiles": _tiles(all_figures),
-        "attention": _attention(all_figures),
+        "attention": sections_fleet.attention(all_figures),
+        "now_tiles": sections_fleet.now_tiles(all_figures),
+        "silent": sections_fleet.silent_table(all_figures),
+        "battery_tiles": sections_fleet.battery_tiles(all_figures),
+        "weakest": sections_fleet.weakest_table(all_figures),
+        "delivery_tiles": sections_fleet.delivery_tiles(all_figures),
+        "cost_tiles": sections_fleet.cost_tiles(all_figures),
+        "cost_by_carrier": sections_fleet.cost_by_carrier(all_figures),
+        "cost_by_firmware": sections_fleet.cost_by_firmware(all_figures),
+        "comparison": sections_fleet.comparison(all_figures),
+        "overview": sections_fleet.overview(all_figures),
         "summary": _summary(all_figures),
         "groups": _groups(all_figures),
         "groups_left_out": max(0, len(all_figures["fleet"]["groups"]) - GROUPS_MAX),
         "life": sections_energy.life(all_figures),
-        "carriers": _carriers(all_figures),
+        "carriers": carriers(all_figures),
         "bytes": _bytes(all_figures),
         "charge": sections_energy.charge(all_figures),
         "latency": _latency(all_figures),
@@ -74,46 +80,6 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "health": _health(all_figures),
         "devices": device_pages(all_figures),
     }
-
-
-def _tiles(all_figures: Figures) -> list[tuple[str, str | Cell, str]]:
-    """What, how much and of which unit."""
-    fleet = all_figures["fleet"]
-    wait = fleet["latency"]
-    unit, unit_ms = wait_unit(wait)
-    both = f"{time_in(wait['p50_ms'], unit_ms)} / {time_in(wait['p90_ms'], unit_ms)}"
-    expected = " / expected" if fleet["expected"] is not None else ""
-    tiles = [
-        (f"Delivered{expected}", delivered(fleet), ""),
-        ("Repeats stopped", number(fleet["duplicates"]), ""),
-        ("Bytes per message", number(fleet["bytes_per_message"]), "B"),
-        ("Multiplier by bytes", times(fleet["multiplier"]["bytes"]), ""),
-        ("Charge, modelled", significant(fleet["mah_modelled"]), "mAh"),
-        ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
-        ("Shortest life, modelled", number(fleet["shortest_life_days"]), "days"),
-        ("Fall of charge, measured", significant(fleet["soc_pct_per_day"]), "%/day"),
-        ("Latency p50 / p90", both if wait["timed"] else DASH, unit),
-        ("Silent now", number(fleet["silent"]), ""),
-    ]
-    return [tile for tile in tiles if tile[1] != DASH]
-
-
-def times(value: float | None) -> str:
-    """A multiplier, or a dash."""
-    return DASH if value is None else f"{value:,.2f}"
-
-
-def _attention(all_figures: Figures) -> list[dict[str, Any]]:
-    """Lines of one kind together; of many, the first some and the `rest`, which is folded."""
-    kinds: dict[tuple[int, str], list[Row]] = {}
-    for line in all_figures["attention"]:
-        kinds.setdefault((line["level"], line["kind"]), []).append(line)
-    return [
-        {"level": level, "word": LEVELS[level], "lines": lines[:shown], "rest": lines[shown:]}
-        for (level, _), own in kinds.items()
-        for lines in [[(link(line), line["what"]) for line in own]]
-        for shown in [LINES_MAX if len(lines) > LINES_MAX + 1 else len(lines)]
-    ]
 
 
 def _summary(all_figures: Figures) -> Table:
@@ -141,10 +107,10 @@ def _summary(all_figures: Figures) -> Table:
         )
         for row in all_figures["devices"]
     ]
-    return table("One line per device", heads, rows)
+    return table("Figures of each device", heads, rows)
 
 
-def _carriers(all_figures: Figures) -> Table | None:
+def carriers(all_figures: Figures) -> Table | None:
     """What the fleet sent over each carrier."""
     rows = [
         (

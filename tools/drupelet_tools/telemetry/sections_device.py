@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.analyses import span
 from drupelet_tools.telemetry.cells import (
     DASH,
     Cell,
@@ -22,6 +21,8 @@ from drupelet_tools.telemetry.cells import (
 )
 from drupelet_tools.telemetry.charts import spark
 from drupelet_tools.telemetry.figures import Figures
+from drupelet_tools.telemetry.sections_fleet import attention_line
+from drupelet_tools.telemetry.time_units import span
 
 OPEN_MAX = 8  # pages that stand open; of a larger fleet they open when they are asked for
 CAUSES_MAX = 20
@@ -31,7 +32,7 @@ def device_pages(found: Figures) -> dict[str, Any]:
     """Whether the pages stand open, and what is on each."""
     own: dict[str, list[Row]] = {}
     for line in found["attention"]:
-        own.setdefault(line["device"], []).append(line)
+        own.setdefault(line["device"], []).append(attention_line(line, {}))
     pages = [_page(row, own.get(row["device"], [])) for row in found["devices"]]
     return {"are_open": len(pages) <= OPEN_MAX, "pages": pages}
 
@@ -56,13 +57,17 @@ def _metric(value: float) -> str:
 
 def _facts(row: Row) -> list[Cells]:
     health, seen = row["health"], row["presence"]
+    firmware = row.get("firmware")
     facts: list[Cells] = [
+        ("Last sign (UTC)", moment(seen["last_wall_ms"])),
+        *_power(row),
+        ("Reset causes", _causes(health["reset_causes"])),
         ("Device id", Cell(row["device"], is_code=True)),
         ("Carrier", row["carriers"] or DASH),
         ("Board of the current table", row["board_label"] or "none"),
+        *([("Firmware, by the fleet file", firmware)] if firmware else []),
         ("Time in the log (h)", significant(row["hours"])),
         ("First sign (UTC)", moment(seen["first_wall_ms"])),
-        ("Last sign (UTC)", moment(seen["last_wall_ms"])),
         ("Created here", number(row["created"])),
         ("Delivered / expected", delivered(row)),
         ("Out of order", number(row["out_of_order"])),
@@ -74,9 +79,8 @@ def _facts(row: Row) -> list[Cells]:
         ("Segments missing, share", percent(row["integrity"]["missing_share"], 2)),
         ("Flash programs", number(health["flash_programs"])),
         ("Flash erases", number(health["flash_erases"])),
-        ("Reset causes", _causes(health["reset_causes"])),
     ]
-    return facts + _power(row) + _trends(row) + _away(row)
+    return facts + _trends(row) + _away(row)
 
 
 def _wait(wait: Row) -> str:

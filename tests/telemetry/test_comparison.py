@@ -1,0 +1,104 @@
+"""The last days against those before: known costs give known changes."""
+
+import json
+
+import pytest
+
+from drupelet_tools.telemetry import commit, comparison, lake, report
+from drupelet_tools.telemetry.analyses_plan import FleetPlan
+from drupelet_tools.telemetry.report_figures import build
+from telemetry import fleet_rows
+from telemetry.command_line import run
+from telemetry.fleet_rows import DAY_MS, START_MS, health, message, segment
+from telemetry.lake_figures import HOUR, lake_of
+
+DEVICES = [f"a000000{at}" for at in range(8)]
+DAYS = 7
+END_MS = START_MS + 2.0 * DAYS * DAY_MS
+
+
+def fortnight(folder, dearer=1.5):
+    """Eight devices with a boot a day; in the second week a message costs `dearer` as much."""
+    rows = {name: [] for name in ("segments", "health", "traffic", "state_time", "messages")}
+    for at, own in enumerate(DEVICES):
+        for day in range(2 * DAYS):
+            offset = START_MS + day * DAY_MS
+            cost = dearer if day >= DAYS else 1.0
+            span = segment(own, 0, 0, DAY_MS - 1, offset, boot=day)
+            rows["segments"].append(span)
+            rows["health"].append(
+                health(own, boot=day, last_ms=DAY_MS - 1, messages_created=4,
+                       messages_delivered=10, reset_cause=3 if (at, day) == (2, 9) else 1)
+            )  # fmt: skip
+            for direction in ("sent", "received"):
+                kinds = {1: int((1_000 + 10 * at) * cost), 3: 400}
+                rows["traffic"] += fleet_rows.traffic(own, "mqtt", direction, kinds, boot=day)
+            awake = int(0.01 * DAY_MS * cost)
+            spent = {0: DAY_MS - awake, 2: awake}
+            rows["state_time"] += fleet_rows.state_time(own, spent, boot=day)
+            name = at << 16 | day
+            born = offset + HOUR
+            rows["messages"].append(message(own, name, "created", born, boot=day))
+            came = born + (2_000 if day >= DAYS else 1_000)
+            rows["messages"] += [message(other, name, "delivered", came, boot=day)
+                                 for other in DEVICES if other != own]  # fmt: skip
+    root = lake_of(folder, **rows).root
+    facts = {own: {"name": own, "carriers": "mqtt", "board": "esp32"} for own in DEVICES}
+    commit.append(root, {"health": []}, "names", names=facts)
+    return root
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return fortnight(tmp_path_factory.mktemp("fortnight"))
+
+
+def test_a_week_is_set_against_the_week_before(root):
+    found = comparison.compare(lake.open_lake(root), FleetPlan(), END_MS, DAYS)
+    assert found["boots"] == [8 * DAYS, 8 * DAYS] and found["long_boots"] == 0
+    fleet = {row["what"]: (row["now"], row["before"]) for row in found["fleet"]}
+    assert fleet["Devices heard"] == (8, 8)
+    assert fleet["Delivered"] == (8 * DAYS * 10, 8 * DAYS * 10)
+    assert fleet["Bytes per message"] == pytest.approx((1.5 * 207, 207))
+    assert fleet["Latency p50"] == (2, 1)
+    assert fleet["Resets by watchdog"] == (1, 0)
+    paired = {row["what"]: row for row in found["paired"]}
+    each = paired["bytes per message"]
+    assert (each["share"], each["devices"]) == (pytest.approx(0.5), 8)
+    assert each["low"] == pytest.approx(0.5) == each["high"]
+    assert 0.2 < paired["charge per day, modelled"]["share"] < 0.5
+    assert len(found["devices"]) == 8
+
+
+def test_the_page_says_whether_it_costs_more(root, tmp_path):
+    text = report.render(build(root, days=DAYS, now_ms=END_MS))
+    assert "The last 7 days against the 7 days before" in text
+    assert "Costs more now?" in text and '<span class="warn">yes</span>' in text
+    assert "56 in the last" in text and "longer than a period" not in text
+    same = report.render(build(fortnight(tmp_path, 1.0), days=DAYS, now_ms=END_MS))
+    assert "not told apart from before" in same and '<span class="warn">yes</span>' not in same
+
+
+def test_another_period_is_the_one_that_was_asked_for(root):
+    """Up to the end of the first week nothing had risen, and the week before has no boot."""
+    state, middle = lake.open_lake(root), END_MS - DAYS * DAY_MS
+    found = comparison.compare(state, FleetPlan(), middle, DAYS)
+    assert found["boots"] == [8 * DAYS, 0] and found["paired"] == []
+    halves = comparison.compare(state, FleetPlan(), middle, DAYS / 2)
+    assert halves["boots"][0] in (24, 32) and sum(halves["boots"]) == 56
+    assert {round(row["share"], 9) for row in halves["paired"]} == {0.0}
+
+
+def test_boots_that_are_longer_than_the_period_are_told(root):
+    found = comparison.compare(lake.open_lake(root), FleetPlan(), END_MS, 0.9)
+    assert found["long_boots"] == sum(found["boots"]) > 0
+
+
+def test_the_command_takes_the_days(root, tmp_path):
+    html = tmp_path / "page.html"
+    done = run("report", "--lake", root, "--html", html, "--days", "7", "--json",
+               "--now", "2026-10-05T14:13:21Z")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["comparison"]["days"] == 7
+    assert run("report", "--lake", root, "--html", html, "--days", "0").exit_code == 2
+    assert build(root)["comparison"] is None

@@ -1,0 +1,140 @@
+"""A part of a lake, read as if it were one: some of its devices, or some of their boots."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drupelet_tools.telemetry.lake import Lake
+
+Boot = tuple[str, int]
+
+# Tables of which only the chosen boots are read. The others say when a device was heard and how
+# its battery fares, which is the same whatever period is looked at.
+READ = (
+    "segments",
+    "state_time",
+    "traffic",
+    "health",
+    "quarantine",
+    "battery",
+    "clocks",
+    "messages",
+)
+BOOTS_OF = frozenset(("state_time", "traffic", "messages", "health"))
+
+
+class BootsView:
+    """A lake of which only some boots count; it has the two methods that `figures` calls."""
+
+    def __init__(self, lake: Lake, boots: Collection[Boot]) -> None:
+        self.lake = lake
+        self.keys = pa.array([f"{device}/{boot}" for device, boot in boots], pa.string())
+        self.devices = pa.array(sorted({device for device, _ in boots}), pa.string())
+
+    def read(self, table: str) -> pa.Table:
+        """Rows of a table; of messages also the creation of each that a chosen boot names."""
+        rows = self.lake.read(table)
+        if table not in BOOTS_OF:
+            return rows.filter(pc.is_in(rows["device"], self.devices))
+        keys = pc.binary_join_element_wise(rows["device"], pc.cast(rows["boot"], pa.string()), "/")
+        chosen = pc.is_in(keys, self.keys)
+        if table == "messages":
+            named = pc.unique(rows.filter(chosen)["message"])
+            created = pc.and_(pc.equal(rows["event"], "created"), pc.is_in(rows["message"], named))
+            chosen = pc.or_(chosen, created)
+        return rows.filter(chosen)
+
+    def read_devices(self) -> pa.Table:
+        """The devices of the boots."""
+        rows = self.lake.read_devices()
+        return rows.filter(pc.is_in(rows["device"], self.devices))
+
+    @property
+    def as_lake(self) -> Lake:
+        """For `figures`, which only calls these two."""
+        return cast("Lake", self)
+
+
+class DevicesView:
+    """Some devices of a lake, their rows held in memory; `part` takes fewer of them.
+
+    `messages` also has the creation of each message that these devices should have, whoever
+    wrote it: those of their groups, and of the authors of which they have a message.
+    """
+
+    def __init__(self, tables: dict[str, pa.Table], devices: pa.Table) -> None:
+        self.tables = tables
+        self.devices = devices
+        self.ids = pc.unique(devices["device"])
+
+    @classmethod
+    def of(cls, lake: Lake, devices: pa.Table) -> DevicesView:
+        """Read the rows of these devices (rows of `read_devices`)."""
+        ids = pc.unique(devices["device"])
+        own = pc.field("device").isin(ids)
+        tables = {
+            name: _of(lake.read(name, where=own), ids) for name in READ if name != "messages"
+        }
+        mine = lake.read("messages", where=own)
+        created = pc.field("event") == "created"
+        wanted = pc.field("message").isin(_delivered(mine)) | pc.field("group_tag").isin(
+            _tags(mine)
+        )
+        others = lake.read("messages", where=created & ~own & wanted)
+        untagged = pc.field("device").isin(pc.unique(others["device"])) & ~wanted
+        rest = lake.read("messages", where=created & ~own & untagged)
+        tables["messages"] = pa.concat_tables([mine, others, rest])
+        return cls(tables, devices)
+
+    def part(self, ids: Collection[str]) -> DevicesView:
+        """The view of some of these devices."""
+        chosen = pa.array(sorted(ids), pa.string())
+        tables = {name: _of(rows, chosen) for name, rows in self.tables.items()}
+        rows = self.tables["messages"]
+        mine = tables["messages"]
+        wanted = pc.or_(
+            pc.is_in(rows["message"], _delivered(mine)), pc.is_in(rows["group_tag"], _tags(mine))
+        )
+        created = pc.and_(pc.equal(rows["event"], "created"), pc.invert(_is(rows, chosen)))
+        authors = pc.unique(rows.filter(pc.and_(created, wanted))["device"])
+        foreign = pc.and_(created, pc.or_(wanted, _is(rows, authors)))
+        tables["messages"] = pa.concat_tables([mine, rows.filter(foreign)])
+        return DevicesView(tables, _of(self.devices, chosen))
+
+    def read(
+        self, table: str, columns: list[str] | None = None, where: pc.Expression | None = None
+    ) -> pa.Table:
+        """Rows of a table, as a lake's `read`."""
+        rows = self.tables[table]
+        rows = rows if where is None else rows.filter(where)
+        return rows if columns is None else rows.select(columns)
+
+    def read_devices(self) -> pa.Table:
+        """The devices."""
+        return self.devices
+
+    @property
+    def as_lake(self) -> Lake:
+        """For `figures`, which only calls these two."""
+        return cast("Lake", self)
+
+
+def _is(rows: pa.Table, ids: pa.Array) -> pa.ChunkedArray:
+    return pc.is_in(rows["device"], ids)
+
+
+def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:
+    return rows.filter(_is(rows, ids))
+
+
+def _delivered(messages: pa.Table) -> pa.Array:
+    """The messages that came here."""
+    return pc.unique(messages.filter(pc.equal(messages["event"], "delivered"))["message"])
+
+
+def _tags(messages: pa.Table) -> pa.Array:
+    return pc.unique(pc.drop_null(messages["group_tag"]))

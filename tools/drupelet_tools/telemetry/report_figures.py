@@ -1,0 +1,108 @@
+"""The figures of a lake, as the report, the alerts and the demo show them: in order of name,
+with the versions of the fleet file, and all that needs attention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from drupelet_tools.telemetry import attention
+from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
+from drupelet_tools.telemetry.comparison import compare
+from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.figures import Figures, figures
+from drupelet_tools.telemetry.figures_read import quarantined
+from drupelet_tools.telemetry.lake import Lake, open_lake
+
+ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
+
+Results = Mapping[str, Mapping[str, int]]
+
+
+def build(
+    lake: Path,
+    results: Results | None = None,
+    *,
+    plan: FleetPlan | None = None,
+    now_ms: float | None = None,
+    days: float | None = None,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Figures:
+    """The figures of a lake, as the report and the demo print them (see `figures.figures`).
+
+    With `days`, the last days are compared with as many before (`comparison`).
+    """
+    state = open_lake(lake)
+    plan = plan or assumed_plan()
+    all_figures = of_part(
+        state, results, plan, now_ms=now_ms, days=days, seed=seed, advance=advance
+    )
+    devices = all_figures["devices"]
+    if not devices:
+        raise empty(lake)
+    known = {word for row in devices for word in (row["device"], row["name"])}
+    nobodys = [place for place in quarantined(state) if not place["device"]]
+    of_fleet = attention.of_the_fleet(devices, nobodys, never_heard(plan, known))
+    all_figures["attention"] = attention.merged([all_figures["attention"], of_fleet])
+    return all_figures
+
+
+def of_part(
+    state: Lake,
+    results: Results | None,
+    plan: FleetPlan,
+    *,
+    now_ms: float | None,
+    days: float | None = None,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Figures:
+    """The figures of a lake or of a view of one; nothing in them is of no device."""
+    all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
+    devices = all_figures["devices"]
+    devices.sort(key=lambda row: (natural(row["name"]), row["device"]))
+    for row in devices:
+        row["firmware"] = plan.of(row["device"], row["name"]).firmware
+    rows = attention.of_devices(devices, all_figures["outliers"], quarantined(state))
+    all_figures["attention"] = attention.merged([rows])
+    now_ms, all_figures["comparison"] = all_figures["now_ms"], None
+    if days is not None and now_ms is not None:
+        all_figures["comparison"] = compare(state, plan, now_ms, days, seed=seed)
+    return all_figures
+
+
+def assumed_plan() -> FleetPlan:
+    """What is taken where nobody says which batteries the devices have."""
+    return battery_plan(ASSUMED_BATTERY, assumed=True)
+
+
+def empty(lake: Path) -> TelemetryError:
+    """The error of a lake without a device."""
+    return TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
+
+
+def never_heard(plan: FleetPlan, known: Collection[str]) -> list[str]:
+    """The names of a fleet file that are of no known device."""
+    return sorted(set(plan.devices) - set(known), key=natural)
+
+
+def natural(text: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts n2 before n10."""
+    parts = [part for part in re.split(r"([0-9]+)", text) if part]
+    return [_natural_part(part) for part in parts]
+
+
+def _natural_part(part: str) -> tuple[bool, int, str]:
+    if part[0] not in "0123456789":
+        return True, 0, part.lower()
+    digits = part.lstrip("0")  # of any length, so it stays text: more digits, more
+    return False, len(digits), digits
+
+
+def device_names(lake: Path) -> list[tuple[str, str]]:
+    """Id and name of the devices that a lake holds."""
+    table = open_lake(lake).read_devices()
+    return list(zip(table["device"].to_pylist(), table["name"].to_pylist(), strict=True))
