@@ -27,7 +27,7 @@ STATED = [
     "64 offers and 64 messages", "168 KiB (172,032 bytes)", "stack has 8,192 bytes",
     "On a Cortex-M3 a frame of 100 bytes", "on a Cortex-M3,", "with 8 of them", "On a 32-bit",
     "An agent that writes 10,000 messages", "in ten minutes", "for 32 million events",
-    "8 to 256 million", "(-9)",
+    "8 to 256 million", "(-9)", "After 400 days of 20 devices",
 ]  # fmt: skip
 
 
@@ -212,7 +212,19 @@ def quotes_of_hosts() -> list[Quote]:
     ]  # fmt: skip
 
 
-QUOTES = (quotes_of_bytes, quotes_of_contacts, quotes_of_boards, quotes_of_hosts)
+def quotes_of_lakes() -> list[Quote]:
+    """Of `drupelet bench lake`."""
+    late, compacted, grown, files = (row["figure"] for row in run("lake")["claims"])
+    [before] = {row["files"] for row in run("lake")["rows"] if row["work"] == "query, grown"}
+    assert all(row["kept"] is not False for row in run("lake")["claims"])
+    return [
+        (PAGE, f"an ingest takes {late} times the CPU of one in the second ten days"),
+        (PAGE, f"takes {grown} times that of one made in one go, {compacted} times after"),
+        (PAGE, f"which leaves {files} files of {before}."),
+    ]
+
+
+QUOTES = (quotes_of_bytes, quotes_of_contacts, quotes_of_boards, quotes_of_hosts, quotes_of_lakes)
 
 
 def words(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base.local_path import NotLocalError, local_path
-from drupelet_tools.telemetry import import_frames, job, lake, sql
+from drupelet_tools.telemetry import commit, import_frames, job, lake, sql
 from drupelet_tools.telemetry.source import BoxReader
 from host.conftest import COMMAND
 
@@ -76,7 +76,7 @@ def test_the_functions_refuse_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
         lambda: job.ingest([Path("in")], Path(LAKE), {}, None),
         lambda: job.ingest([Path(LAKE)], Path("lake"), {}, None),
         lambda: lake.open_lake(Path(LAKE)),
-        lambda: lake.append(Path(LAKE), {}, "x"),
+        lambda: commit.append(Path(LAKE), {}, "x"),
         lambda: sql.run("SELECT 1", Path(LAKE), "local"),
         lambda: import_frames.import_files([Path(LAKE)], "campusiot-tower", Path("lake")),
         lambda: BoxReader({"path": LAKE}).partitions(),

@@ -2,7 +2,7 @@
 
 import random
 
-from drupelet_tools.telemetry import codes, lake, schemas
+from drupelet_tools.telemetry import codes, commit, schemas
 from telemetry import fleet
 
 DAY_MS = 86_400_000
@@ -82,7 +82,7 @@ def demo_lake(root):
                         "board": told[2]}
         for name, told in fleet.MEMBERS.items()
     }  # fmt: skip
-    lake.append(root, rows, "demo", names=facts)
+    commit.append(root, rows, "demo", names=facts)
     return root
 
 
@@ -98,7 +98,7 @@ def large_lake(root, devices, days=20, seed=1):
         names[own] = {"name": f"node-{at:03}", "carriers": carrier, "board": kind}
         _device(rows, own, at, carrier, days, generator)
     _deliveries(rows, list(names), generator)
-    lake.append(root, rows, f"large {devices} {days} {seed}", names=names)
+    commit.append(root, rows, f"large {devices} {days} {seed}", names=names)
     return root
 
 

@@ -1,6 +1,6 @@
 """Four devices, a lake of given rows, and the figures that the analyses make of it."""
 
-from drupelet_tools.telemetry import figures, lake
+from drupelet_tools.telemetry import commit, figures, lake
 from telemetry import fleet_rows
 from telemetry.fleet_rows import START_MS, segment
 
@@ -13,7 +13,7 @@ def lake_of(folder, **rows):
     named = {row["device"] for listed in rows.values() for row in listed}
     rows.setdefault("health", [fleet_rows.health(device) for device in sorted(named)])
     rows.setdefault("segments", [segment(d, 0, 0, 10 * HOUR, START_MS) for d in sorted(named)])
-    lake.append(folder / "lake", rows, "test")
+    commit.append(folder / "lake", rows, "test")
     return lake.open_lake(folder / "lake")
 
 

@@ -37,7 +37,7 @@ def test_a_warning_is_status_10_and_an_alarm_11(tmp_path):
     assert done.exit_code == exit_codes.WARNINGS == 10
     assert done.stdout.splitlines()[0].startswith(f"warning: {A}: 3 errors in its log (since ")
     root = quiet_lake(tmp_path / "two", errors=3)
-    fleet_rows.lake.append(root, {"quarantine": [{
+    fleet_rows.commit.append(root, {"quarantine": [{
         "device": B, "boot": 1, "number": 3, "reason": attention.COLLISIONS[0],
     }]}, "other")  # fmt: skip
     done = run("alerts", root, "--now", NOW)
@@ -87,14 +87,13 @@ def test_no_failure_has_a_status_of_an_alert(tmp_path, words, status):
     assert done.exit_code == status
     assert done.exit_code not in (0, exit_codes.WARNINGS, exit_codes.ALARMS)
     empty = lake.create_lake(tmp_path / "empty")
-    lake.publish(empty)
     assert run("alerts", empty.root).exit_code == exit_codes.REFUSED
 
 
 def test_the_whole_command_as_a_process(tmp_path):
     """As cron runs it; and the name of a file is no order to a terminal."""
     root = fleet_rows.demo_lake(tmp_path / "lake")
-    fleet_rows.lake.append(root, {"quarantine": [{
+    fleet_rows.commit.append(root, {"quarantine": [{
         "device": "", "boot": 0, "number": 0, "reason": "no magic", "file": "in/\x1b[2J.dbx",
     }]}, "bad")  # fmt: skip
     words = [sys.executable, "-c", "from drupelet_host.cli.app import main; main()",

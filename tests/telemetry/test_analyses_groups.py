@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet_tools.telemetry import analyses_groups, figures, lake, report
+from drupelet_tools.telemetry import analyses_groups, commit, figures, lake, report
 from telemetry import fleet_rows
 from telemetry.fleet_rows import START_MS, message
 from telemetry.lake_figures import A, B, C, D, figures_of
@@ -75,6 +75,6 @@ def test_a_back_off_that_begins_anew_is_a_reset(tmp_path):
     # The device started anew in between: the count begins again, too.
     rows[1:2] = [message(A, 1, "sent", START_MS, peer=1, boot=boot, count=1, first_sends=1)
                  for boot in (1, 2)]  # fmt: skip
-    lake.append(tmp_path / "other", {"messages": rows, "health": [fleet_rows.health(A)]}, "2")
+    commit.append(tmp_path / "other", {"messages": rows, "health": [fleet_rows.health(A)]}, "2")
     again = figures.figures(lake.open_lake(tmp_path / "other"))
     assert again["fleet"]["sync"]["resets"] == 1

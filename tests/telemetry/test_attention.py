@@ -146,7 +146,7 @@ def test_devices_stand_in_the_order_of_their_numbers(tmp_path):
     names = dict(zip((A, B, C), ("n10", "n2", "N1"), strict=True))
     rows = {"health": [health("d0000004")]}
     facts = {d: {"name": name, "carriers": "", "board": ""} for d, name in names.items()}
-    fleet_rows.lake.append(state.root, rows, "names", names=facts)
+    fleet_rows.commit.append(state.root, rows, "names", names=facts)
     found = build(state.root)
     assert [row["name"] for row in found["devices"]] == ["d0000004", "N1", "n2", "n10"]
     assert natural("x007") < natural("x" + "9" * 5_000)

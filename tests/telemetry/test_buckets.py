@@ -3,11 +3,12 @@
 import json
 import os
 import re
+import time
 
 import pytest
 
 from drupelet_host.cli import exit_codes
-from drupelet_tools.telemetry import attention, buckets, lake, report
+from drupelet_tools.telemetry import attention, buckets, commit, lake, report
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan, parse_plan
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.report_figures import build
@@ -25,9 +26,13 @@ def root(tmp_path_factory):
     """Groups of ten that lie across the buckets, because names go another way than ids."""
     root = fleet_rows.large_lake(tmp_path_factory.mktemp("large") / "lake", DEVICES, days=9)
     state = lake.open_lake(root)
-    for at, facts in enumerate(state.names.values()):
-        facts["name"] = f"n{at * 7 % DEVICES}"
-    lake.publish(state)
+    names = {
+        device: {**facts, "name": f"n{at * 7 % DEVICES}"}
+        for at, (device, facts) in enumerate(state.names.items())
+    }
+    later_ms = time.time_ns() // 1_000_000 + 1
+    keys = commit.key_rows(commit.name_keys(names, state.names, later_ms))
+    commit.commit(state, commit.Change([], keys))
     return root
 
 
@@ -120,7 +125,7 @@ def test_processes_give_the_same_and_their_pages(root, monkeypatch, tmp_path):
 def test_what_is_of_no_device_stands_in_the_index(root, monkeypatch, tmp_path):
     monkeypatch.setattr(buckets, "ONE_PAGE_DEVICES", 40)
     plan = parse_plan('[device.well]\nperiod_s = 9\n[device.n3]\nfirmware = "2"', "fleet.toml")
-    fleet_rows.lake.append(root, {"quarantine": [{
+    fleet_rows.commit.append(root, {"quarantine": [{
         "device": "", "boot": 0, "number": 0, "reason": "no magic", "file": "<x>.dbx",
     }]}, "bad")  # fmt: skip
     found = report.write_report(root, tmp_path / "x.html", plan=plan)
@@ -172,7 +177,6 @@ def test_alerts_of_a_large_fleet_are_those_of_a_small_one(root, monkeypatch):
 
 def test_an_empty_lake_and_a_folder_that_cannot_be_made(tmp_path, root, monkeypatch):
     state = lake.create_lake(tmp_path / "empty")
-    lake.publish(state)
     with pytest.raises(TelemetryError, match="lake is empty"):
         buckets.run(task(state.root, FleetPlan()), None, None)
     monkeypatch.setattr(buckets, "ONE_PAGE_DEVICES", 40)

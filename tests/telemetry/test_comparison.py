@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from drupelet_tools.telemetry import comparison, lake, report
+from drupelet_tools.telemetry import commit, comparison, lake, report
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.report_figures import build
 from telemetry import fleet_rows
@@ -44,7 +44,7 @@ def fortnight(folder, dearer=1.5):
                                  for other in DEVICES if other != own]  # fmt: skip
     root = lake_of(folder, **rows).root
     facts = {own: {"name": own, "carriers": "mqtt", "board": "esp32"} for own in DEVICES}
-    lake.append(root, {"health": []}, "names", names=facts)
+    commit.append(root, {"health": []}, "names", names=facts)
     return root
 
 

@@ -9,7 +9,7 @@ import pytest
 from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.bench.errors import BenchError
-from drupelet_tools.telemetry import codes, job, lake
+from drupelet_tools.telemetry import codes, job, lake, schemas
 
 CORPUS = corpus_files.Corpus(events=400_000, devices=16, files=5, damage=True, seed=3)
 
@@ -78,15 +78,21 @@ def test_the_corpus_is_as_bad_as_it_should_be(damaged):
 
 
 def test_every_damaged_block_is_in_quarantine_and_nothing_else(damaged):
-    wanted = []
+    """A damaged copy of which a whole one with the same head came costs nothing."""
+    wanted, made_good = [], 0
     for copies in damaged.read.values():
+        whole = {(c["size"], c["first_crc"]) for c in copies if not is_damaged(c)}
         for copy in copies:
             bad = [*copy["flipped"], *([] if copy["cut"] is None else [copy["cut"]])]
-            wanted += [(copy["file"], copy["offset"] + 32 + 512 * block) for block in bad]
+            if (copy["size"], copy["first_crc"]) in whole:
+                made_good += len(bad)
+            else:
+                wanted += [(copy["file"], copy["offset"] + 32 + 512 * block) for block in bad]
     rows = damaged.state.read("quarantine").to_pylist()
     assert sorted((row["file"], row["offset"]) for row in rows) == sorted(wanted)
     assert all(row["reason"] for row in rows)
-    assert damaged.counts["quarantined"] == len(wanted) > 50
+    assert damaged.counts["quarantined"] == len(wanted) + made_good > 50
+    assert made_good > 0
 
 
 def test_every_segment_counts_once(damaged):
@@ -97,7 +103,7 @@ def test_every_segment_counts_once(damaged):
         short = damaged.boots[key]["events"] - last * EVENTS_PER_BLOCK
         wanted += sum(short if block == last else EVENTS_PER_BLOCK for block in blocks)
     rows = damaged.state.read("segments").to_pylist()
-    assert sum(row["events"] for row in rows) == damaged.counts["events"] == wanted
+    assert sum(row["events"] for row in rows) == wanted < damaged.counts["events"]
     assert len(rows) == len(damaged.read)
     assert damaged.counts["segments"] == damaged.made["segments"]
     assert damaged.counts["new"] == sum(map(len, damaged.read.values()))
@@ -184,9 +190,12 @@ def test_arrival_in_pieces_and_in_any_order_gives_the_same_tables(damaged, tmp_p
     for file in files:
         job.ingest([file], tmp_path / "lake", {}, None)
     again = lake.open_lake(tmp_path / "lake")
-    for table in ("state_time", "traffic", "messages", "battery", "health", "clocks"):
-        wanted = sorted(map(repr, damaged.state.read(table).to_pylist()))
-        assert sorted(map(repr, again.read(table).to_pylist())) == wanted, table
+    for table, schema in schemas.TABLES.items():
+        # Of two equal damaged copies the first to come is named.
+        names = [name for name in schema.names if name not in ("file", "offset")]
+        wanted = sorted(map(repr, damaged.state.read(table).select(names).to_pylist()))
+        if table not in schemas.INNER_TABLES:
+            assert sorted(map(repr, again.read(table).select(names).to_pylist())) == wanted, table
 
 
 def test_a_corpus_follows_from_its_seed_and_keeps_out_of_other_folders(tmp_path):

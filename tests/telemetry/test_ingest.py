@@ -1,6 +1,5 @@
 """The ingest without Spark: killed anywhere, fed anything, always the same tables once."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -11,13 +10,24 @@ import sys
 import tempfile
 import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from drupelet_tools.bench import corpus, corpus_files
-from drupelet_tools.telemetry import ARROW_POOL, crc, inputs, job, lake, schemas, session, worker
+from drupelet_tools.telemetry import (
+    ARROW_POOL,
+    commit,
+    crc,
+    inputs,
+    job,
+    lake,
+    schemas,
+    session,
+    worker,
+)
 from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import box_writer as box
@@ -65,29 +75,6 @@ def test_killed_at_any_point_and_run_again_the_tables_are_the_same(boxes, tmp_pa
     ingest(boxes / "in", root, events=True)
     assert content(root) == content(boxes / "lake")
     assert ingest(boxes / "in", root, events=True)["new"] == 0
-    named = {
-        part.path(t) for part in lake.open_lake(root).parts for t in part.counts if part.has(t)
-    }
-    there = {f"parts/{path.name}" for path in (root / "parts").iterdir()}
-    assert there - named <= {lake.open_lake(root).clocks}, "what the killed ones left is swept"
-
-
-def test_killed_before_the_clocks_are_done_the_next_run_does_them(boxes, tmp_path, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    root = tmp_path / "lake"
-    monkeypatch.setattr(job.clocks, "renew", killed)
-    with pytest.raises(KeyboardInterrupt):
-        ingest(boxes / "in", root, events=True)
-    assert lake.open_lake(root).parts, "the segments count already"
-    assert not lake.open_lake(root).clocks
-    monkeypatch.undo()
-    assert ingest(boxes / "in", root, events=True)["new"] == 0
-    assert lake.open_lake(root).clocks
-    assert content(root) == content(boxes / "lake")
-    monkeypatch.setattr(job.clocks, "renew", killed)
-    ingest(boxes / "in", root)  # done once, they are not worked out again
 
 
 def test_a_large_pack_is_planned_in_pieces(boxes, tmp_path, monkeypatch):
@@ -159,7 +146,7 @@ def test_how_a_group_is_dealt_and_cut_plays_no_part(boxes, tmp_path, monkeypatch
     monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MIN", 1)
     monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MAX", 100_000)
     ingest(boxes / "in", tmp_path / "lake", events=True)
-    assert len(lake.open_lake(tmp_path / "lake").parts) > 5
+    assert len(lake.open_lake(tmp_path / "lake").files["piece"]) > 5
     assert content(tmp_path / "lake") == content(boxes / "lake")
 
 
@@ -226,7 +213,8 @@ def test_pieces_give_what_a_plain_decoder_gives_for_the_whole(seed, tmp_path):
         if files[at::pieces]:
             ingest(files[at::pieces], tmp_path / "lake")
     state = lake.open_lake(tmp_path / "lake")
-    state.clocks = ""  # the plain decoder knows nothing of other devices
+    # The plain decoder knows nothing of other devices.
+    state.clocks = schemas.TABLES["clocks"].empty_table()
     wanted = {}
     for copies in logs.values():
         for table, rows in summarise(decode(copies)).items():
@@ -313,13 +301,16 @@ def test_two_histories_under_one_number_are_not_added_up_in_pieces_either(tmp_pa
         (tmp_path / name).mkdir()
         for at, data in enumerate(datas):
             (tmp_path / name / f"{at}.dbx").write_bytes(data)
-        ingest(tmp_path / name, tmp_path / "lake")
-    state = lake.open_lake(tmp_path / "lake")
-    assert sum(state.read("segments")["events"].to_pylist()) == 90
-    assert set(state.read("quarantine")["reason"].to_pylist()) == {
-        "other bytes under a number already seen"
-    }
-    assert ingest(tmp_path / "b", tmp_path / "lake")["new"] == 0
+    for order in ("ab", "ba"):
+        root = tmp_path / f"lake-{order}"
+        for name in order:
+            ingest(tmp_path / name, root)
+        state = lake.open_lake(root)
+        assert sum(state.read("segments")["events"].to_pylist()) == 150, "the longer one counts"
+        [row] = state.read("quarantine").to_pylist()
+        assert row["reason"] == "other bytes under a number already seen"
+        assert row["file"].endswith("/a/0.dbx")
+        assert ingest(tmp_path / "b", root)["new"] == 0
 
 
 # --- rows of others ---
@@ -330,14 +321,14 @@ def test_rows_from_elsewhere_are_added_once_and_stay(tmp_path):
     root = tmp_path / "lake"
     rows = {"battery": [{"device": "lora-1", "boot": 0, "boot_ms": 5, "wall_ms": 9, "mv": 3_600}]}
     names = {"lora-1": {"name": "tower", "carriers": "", "board": ""}}
-    assert lake.append(root, rows, "import:1", names)
-    assert not lake.append(root, rows, "import:1", names)
+    assert commit.append(root, rows, "import:1", names)
+    assert not commit.append(root, rows, "import:1", names)
     ingest(tmp_path, root)
     state = lake.open_lake(root)
     assert state.read("battery")["mv"].to_pylist().count(3_600) == 1
     assert "tower" in state.read_devices()["name"].to_pylist()
     with pytest.raises(TelemetryError, match="import:2: battery"):
-        lake.append(root, {"battery": [{"device": "x", "boot": "one"}]}, "import:2")
+        commit.append(root, {"battery": [{"device": "x", "boot": "one"}]}, "import:2")
 
 
 # --- bad input at the command line: one line, status 1, nothing changed ---
@@ -347,41 +338,39 @@ def run(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def cut_manifest(root):
-    (root / "manifest.json").write_text("{")
+def first_log(root):
+    return root / "table" / "_delta_log" / f"{0:020}.json"
 
 
-def old_manifest(root):
-    (root / "manifest.json").write_text(json.dumps({"schema_version": 1, "parts": []}))
+def cut_log(root):
+    for path in first_log(root).parent.glob("*.json"):
+        path.write_text("{")
 
 
-def strange_manifest(root):
-    told = json.loads((root / "manifest.json").read_text())
-    told["parts"][0]["colour"] = "blue"
-    (root / "manifest.json").write_text(json.dumps(told))
-
-
-def bare_manifest(root):
-    (root / "manifest.json").write_text(json.dumps({"schema_version": schemas.SCHEMA_VERSION}))
+def log_of_a_later_version(root):
+    told = first_log(root).read_text()
+    assert lake.DESCRIPTION in told
+    first_log(root).write_text(told.replace(lake.DESCRIPTION, "schema version 9"))
 
 
 @pytest.mark.parametrize(
     ("spoil_lake", "remedy"),
     [
-        (cut_manifest, "cannot read the manifest"),
-        (old_manifest, f"of schema version 1, and this is {schemas.SCHEMA_VERSION}"),
-        (strange_manifest, "not as it was written"),
-        (bare_manifest, "not as it was written"),
+        (cut_log, "_delta_log: cannot read the log: "),
+        (
+            log_of_a_later_version,
+            f"of schema version 9, and this is schema version {schemas.SCHEMA_VERSION}",
+        ),
     ],
 )
-def test_a_bad_manifest(tmp_path, spoil_lake, remedy):
+def test_a_log_that_cannot_be_used(tmp_path, spoil_lake, remedy):
     fleet.write(tmp_path, only=["A"])
     ingest(tmp_path, tmp_path / "lake")
     spoil_lake(tmp_path / "lake")
     told = run("ingest", tmp_path, "--lake", tmp_path / "lake")
     assert told.exit_code == 1
     assert told.stderr.count("\n") == 1
-    assert "manifest.json" in told.stderr and remedy in told.stderr
+    assert remedy in told.stderr
     assert f"and {tmp_path / 'lake' / 'packs'} into a new folder" in told.stderr
 
 
@@ -403,7 +392,9 @@ def test_bad_paths_and_files(tmp_path):
         assert told.exit_code == 1, words
         assert told.stderr.count("\n") == 1, told.stderr
         assert remedy in told.stderr, told.stderr
-    assert not (tmp_path / "l" / "manifest.json").exists()
+    assert not (tmp_path / "l" / "plans").exists() or not list(
+        (tmp_path / "l" / "plans").iterdir()
+    )
 
 
 def test_a_file_that_becomes_shorter_while_it_is_read_changes_nothing(tmp_path, monkeypatch):
@@ -419,38 +410,25 @@ def test_a_file_that_becomes_shorter_while_it_is_read_changes_nothing(tmp_path, 
     monkeypatch.setattr(job, "make_plan", cut_first)
     with pytest.raises(TelemetryError, match="became shorter while it was read; run the ingest"):
         ingest(tmp_path, tmp_path / "lake")
-    assert not lake.open_lake(tmp_path / "lake").parts
+    assert lake.open_lake(tmp_path / "lake").is_empty
 
 
-def test_a_part_that_is_gone_is_named(tmp_path):
-    fleet.write(tmp_path, only=["A"])
-    ingest(tmp_path, tmp_path / "lake")
-    for path in (tmp_path / "lake" / "parts").glob("*-health.parquet"):
-        path.write_bytes(b"PAR1")
-    with pytest.raises(TelemetryError, match=r"-health\.parquet: cannot read this part"):
-        lake.open_lake(tmp_path / "lake").read("health")
-
-
-@pytest.mark.parametrize("table", [*schemas.TABLES, "clocks"])
-def test_an_ingest_tells_of_a_part_that_is_gone_or_cut(boxes, tmp_path, table):
-    """Also with nothing new, and of tables that only the next ingest would read."""
+@pytest.mark.parametrize("kind", schemas.KINDS)
+def test_a_file_of_the_lake_that_is_gone_or_cut_is_named(boxes, tmp_path, kind):
     root = tmp_path / "lake"
     shutil.copytree(boxes / "lake", root)
-    parts = sorted((root / "parts").glob(f"*-{table}.parquet"))
-    if not parts:
-        assert table in ("renewed",), "the corpus has rows in every other table"
-        return
-    whole = parts[0].read_bytes()
-    for spoilt in (lambda: parts[0].write_bytes(whole[:-7]), parts[0].unlink):
+    if kind == schemas.TOLD:
+        commit.append(root, {"battery": [{"device": "x", "boot": 0, "mv": 3_600}]}, "import:1")
+    path = Path(lake.open_lake(root).paths(kind)[0])
+    whole = path.read_bytes()
+    for spoilt in (lambda: path.write_bytes(whole[:-7]), path.unlink):
         spoilt()
-        before = sorted(path.name for path in root.rglob("*"))
-        told = run("ingest", boxes / "in", "--lake", root)
+        told = run("report", "--lake", root, "--html", tmp_path / "page.html")
         assert told.exit_code == 1
         assert told.stderr.count("\n") == 1
-        assert parts[0].name in told.stderr and "put it back" in told.stderr
-        assert sorted(path.name for path in root.rglob("*")) == before
-    parts[0].write_bytes(whole)
-    assert ingest(boxes / "in", root)["new"] == 0
+        assert path.name in told.stderr and "put it back" in told.stderr
+    path.write_bytes(whole)
+    assert run("report", "--lake", root, "--html", tmp_path / "page.html").exit_code == 0
 
 
 def test_decoding_imports_no_spark():
@@ -472,7 +450,7 @@ def test_a_damaged_copy_is_mended_by_a_later_one(tmp_path):
     for table in ("state_time", "traffic", "messages", "health"):
         assert found.read(table).equals(wanted.read(table)), table
     assert found.read("segments")["blocks_bad"].to_pylist() == [0]
-    assert found.read("quarantine").num_rows == 1
+    assert found.read("quarantine").num_rows == 0, "nothing is lost"
 
 
 def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch):

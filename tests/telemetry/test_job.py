@@ -11,6 +11,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
@@ -92,18 +93,10 @@ def test_in_pieces_with_repeats_and_damage_mended_is_the_same(whole, spark, tmp_
     root = tmp_path / "lake"
     told = job.ingest([first], root, fleet.names(), spark)
     assert told["quarantined"] == 1
-    # A killed ingest leaves files that no manifest names.
-    (root / "parts" / "0123456789ab-0-0-0-abcdef-segments.parquet").write_bytes(b"half")
     told = job.ingest([second, first], root, {}, spark)
     assert told["new"] == len(paths) - len(paths) // 2 + 1, "the mended copy is news"
     found, wanted = content(root), content(folder / "lake")
-    assert len(found.pop("quarantine")) == 1
-    wanted.pop("quarantine")
-    copies = [repr(row) for row in lake.open_lake(root).read("segments").to_pylist()]
-    assert sum("'copies': 2" in row for row in copies) == 1
-    found["segments"] = [row.replace("'copies': 2", "'copies': 1") for row in found["segments"]]
-    assert found == wanted
-    assert not (root / "parts" / "0123456789ab-0-0-0-abcdef-segments.parquet").exists()
+    assert found == wanted, "the damaged copy of a whole one tells nothing"
     assert job.ingest([second, first], root, {}, never)["new"] == 0
 
 
@@ -149,10 +142,10 @@ def test_views_show_only_what_counts(spark, tmp_path, capfd):
     assert capfd.readouterr() == ("", ""), "Spark prints its plan and a Java stack by itself"
 
 
-def test_a_query_names_the_part_that_cannot_be_read(whole, spark, tmp_path):
+def test_a_query_names_the_file_that_cannot_be_read(whole, spark, tmp_path):
     root = tmp_path / "lake"
     shutil.copytree(whole[0] / "lake", root)
-    part = next((root / "parts").glob("*-messages.parquet"))
+    part = next((root / "table" / "kind=piece").iterdir())
     for spoilt in (lambda: part.write_bytes(b"no parquet" * 100), part.unlink):
         spoilt()
         with pytest.raises(TelemetryError, match="cannot read this part of the lake") as told:
@@ -179,13 +172,13 @@ def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_p
     make_plan = job.make_plan
 
     def lose_the_folder(*given):
-        shutil.rmtree(root / "parts")
+        shutil.rmtree(root / "table" / "kind=piece")
         return make_plan(*given)
 
     monkeypatch.setattr(job, "make_plan", lose_the_folder)
     with pytest.raises(TelemetryError, match="a worker could not go on"):
         job.ingest([tmp_path], root, {}, spark)
-    assert not lake.open_lake(root).parts
+    assert lake.open_lake(root).is_empty
     monkeypatch.undo()
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
@@ -231,20 +224,28 @@ def test_workers_that_die_again_and_again_are_one_line_and_change_nothing(spark,
         ) as told:
             job.ingest([tmp_path], root, {}, spark)
     assert "\n" not in str(told.value)
-    assert not lake.open_lake(root).parts
+    assert lake.open_lake(root).is_empty
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
 
-def test_a_second_ingest_at_the_same_time_is_refused(whole):
-    folder, _ = whole
-    with lake.locked(folder / "lake"), pytest.raises(TelemetryError, match="another ingest"):
-        job.ingest([folder], folder / "lake", {}, never)
+def test_the_files_are_a_delta_table_that_anything_reads(whole):
+    """The stored types are those of the table's schema, as readers without us see it."""
+    folder, counts = whole
+    table = DeltaTable(folder / "lake" / "table")
+    for path in lake.open_lake(folder / "lake").paths(schemas.PIECE):
+        assert pq.read_schema(path).names == schemas.FILES[schemas.PIECE].names
+    rows = table.to_pyarrow_table(filters=[("kind", "=", schemas.PIECE)])
+    assert rows.num_rows == counts["new"]
+    assert sum(rows["events"].to_pylist()) == counts["events"]
 
 
-def test_parts_are_parquet_that_anything_reads(whole):
-    folder, _ = whole
-    for path in (folder / "lake" / "parts").glob("*-traffic.parquet"):
-        assert pq.read_schema(path).equals(schemas.TABLES["traffic"])
+def test_pieces_can_be_queried_as_they_are_stored(whole, spark):
+    folder, counts = whole
+    state = lake.open_lake(folder / "lake")
+    asked = "SELECT count(*), sum(size(messages)) FROM pieces"
+    [(pieces, messages)] = sql.select(spark, state, asked).rows
+    assert pieces == counts["new"]
+    assert messages >= state.read("messages").num_rows
 
 
 def test_a_session_that_is_there_already_is_used_and_left(spark, whole, tmp_path):
@@ -274,14 +275,17 @@ def test_a_cluster_of_processes_gives_the_same_tables(whole, tmp_path):
     assert content(tmp_path / "lake") == content(folder / "lake")
 
 
-def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(spark, tmp_path):
+def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(
+    spark, tmp_path, monkeypatch
+):
     wanted = corpus_files.Corpus(events=60_000, devices=8, files=3, damage=True, seed=5)
     corpus_files.write(tmp_path / "in", wanted)
     for path in sorted((tmp_path / "in").glob("*.dbxpack")):
         job.ingest([path], tmp_path / "lake", {}, None, events=True)
     state = lake.open_lake(tmp_path / "lake")
-    assert state.clocks
-    assert sum(part.has("renewed") for part in state.parts) >= 2
+    assert len(state.clocks)
+    monkeypatch.setattr(lake, "SHARE_PIECES", 64)
+    assert len(state.shares()) > 2, "several workers put the tables together"
     sql.register(spark, state)
     for table in schemas.TABLES:
         if table in INNER:

@@ -1,11 +1,11 @@
 """The lake's folder: what is somebody's own stays, whatever it is called and where it lies."""
 
-import json
 import os
+import shutil
 
 import pytest
 
-from drupelet_tools.telemetry import import_frames, inputs, job, lake
+from drupelet_tools.telemetry import commit, import_frames, inputs, job, lake
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet
 from telemetry.command_line import run
@@ -28,7 +28,7 @@ def everything(root):
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("folder", ["packs", "parts", "plans"])
+@pytest.mark.parametrize("folder", ["packs", "table", "plans"])
 def test_a_folder_that_is_no_lake_is_refused_and_left_as_it_is(tmp_path, folder):
     own = tmp_path / "mine" / folder
     own.mkdir(parents=True)
@@ -37,42 +37,23 @@ def test_a_folder_that_is_no_lake_is_refused_and_left_as_it_is(tmp_path, folder)
     with pytest.raises(TelemetryError, match=rf"{folder}: holds files.*new folder"):
         ingest(boxes(tmp_path / "in"), tmp_path / "mine")
     with pytest.raises(TelemetryError, match="not a lake"):
-        lake.append(tmp_path / "mine", {}, "import:1")
+        commit.append(tmp_path / "mine", {}, "import:1")
     assert before.items() <= everything(tmp_path).items()
     assert [path.name for path in (tmp_path / "mine").iterdir()] == [folder]
 
 
-def test_a_lake_that_lost_its_manifest_keeps_its_packs(tmp_path):
+def test_a_lake_that_lost_its_log_keeps_its_packs(tmp_path):
     root = tmp_path / "lake"
     told = ingest(boxes(tmp_path / "in"), root)
-    (root / "manifest.json").unlink()
+    shutil.rmtree(root / "table" / "_delta_log")
     before = everything(root)
-    with pytest.raises(TelemetryError, match=r"no manifest\.json.*packs as input"):
+    with pytest.raises(TelemetryError, match=r"has no _delta_log.*packs as input"):
         ingest(tmp_path / "in", root)
     assert everything(root) == before
     assert ingest(root / "packs", tmp_path / "again")["new"] == told["new"]
 
 
-def test_only_names_that_an_ingest_gives_are_swept(tmp_path):
-    root = tmp_path / "lake"
-    ingest(boxes(tmp_path / "in"), root)
-    left = [
-        *(f"parts/{RUN}-0-1-7-abcdef-health.parquet", f"parts/{RUN}-clocks.parquet"),
-        *(f"packs/{RUN}-0-1-7-abcdef.dbxpack", f"plans/{RUN}-0-1.arrow", f"plans/{RUN}-0-1.done"),
-    ]
-    own = ["packs/old.dbxpack", "parts/figures.parquet", "plans/house.txt", "plans/sub/a.txt"]
-    (root / "plans" / RUN / "agent-0").mkdir(parents=True)
-    (root / "plans" / "sub").mkdir()
-    for name in (*left, *own, f"plans/{RUN}/agent-0/1.dbx"):
-        (root / name).write_bytes(b"x")
-    ingest(tmp_path / "in", root)
-    assert not [name for name in left if (root / name).exists()]
-    assert not (root / "plans" / RUN).exists()
-    assert [name for name in own if (root / name).read_bytes() == b"x"] == own
-
-
-def test_what_is_read_is_not_swept(tmp_path):
-    """A pack that no manifest names, given as the input of the lake that it lies in."""
+def test_a_pack_that_lies_in_the_lake_itself_is_not_packed_again(tmp_path):
     first, root = tmp_path / "first", tmp_path / "lake"
     told = ingest(boxes(tmp_path / "in"), first)
     ingest(boxes(tmp_path / "other", only=("B",)), root)
@@ -81,20 +62,25 @@ def test_what_is_read_is_not_swept(tmp_path):
     data = moved.read_bytes()
     assert ingest(root / "packs", root)["new"] == told["new"]
     assert moved.read_bytes() == data
+    packs = lake.open_lake(root).read("sources")["pack"].to_pylist()
+    assert packs.count(f"packs/{pack.name}") == told["new"]
+    assert len(list((root / "packs").iterdir())) == 2
 
 
-def test_an_ingest_that_fails_before_its_first_part_can_be_run_again(tmp_path, monkeypatch):
+def test_an_ingest_that_fails_before_its_first_commit_can_be_run_again(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
+    root = tmp_path / "lake"
     monkeypatch.setattr(job, "_ingest_batches", killed)
     with pytest.raises(KeyboardInterrupt):
-        ingest(boxes(tmp_path / "in"), tmp_path / "lake")
+        ingest(boxes(tmp_path / "in"), root)
     monkeypatch.undo()
-    (tmp_path / "lake" / "manifest.json").unlink()  # as if killed while it read an agent's folder
-    (tmp_path / "lake" / "plans" / RUN).mkdir()
-    assert ingest(tmp_path / "in", tmp_path / "lake")["new"] > 0
-    assert json.loads((tmp_path / "lake" / "manifest.json").read_text())["parts"]
+    assert not list((root / "plans").iterdir())
+    shutil.rmtree(root / "table" / "_delta_log")  # as if killed while it made the folders
+    (root / "plans" / RUN).mkdir()
+    assert ingest(tmp_path / "in", root)["new"] > 0
+    assert not lake.open_lake(root).is_empty
 
 
 # --- what is given ---

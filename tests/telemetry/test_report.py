@@ -251,7 +251,6 @@ def test_every_error_of_the_command_is_one_line(root, tmp_path):
     bad.write_text("{", "utf-8")
     file.write_text("x", "utf-8")
     state = lake.create_lake(tmp_path / "nothing")
-    lake.publish(state)
     (tmp_path / "boxes").mkdir()
     fleet.write(tmp_path / "boxes")
     cases = [

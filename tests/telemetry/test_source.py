@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from drupelet.base.errors import DrupeletError
-from drupelet_tools.telemetry import inputs, plan, source, stream_offset
+from drupelet_tools.telemetry import choose, inputs, source, stream_offset
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import TABLES
 from telemetry import box_writer as box
@@ -306,7 +306,7 @@ def test_a_backlog_comes_in_batches_and_available_now_ends(tmp_path):
 
 
 def test_a_number_far_beyond_its_boot_is_left_out_until_it_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "NUMBER_GAP_MAX", 4)
+    monkeypatch.setattr(choose, "NUMBER_GAP_MAX", 4)
     stream = Stream(tmp_path)
     (tmp_path / "far.dbx").write_bytes(segments(1, first=7)[0])
     assert stream.numbers() == []

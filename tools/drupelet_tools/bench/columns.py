@@ -188,6 +188,19 @@ INGEST = (
     Column("us_per_event", "microseconds of CPU for one event", "µs/event", text=True),
 )  # fmt: skip
 
+LAKE = (
+    Column("work", "ingest: of a day, the mean of the first, of days 10 to 20 (early), of the last"
+           " ten (late) and of all days, and once of all days at once; compact: once, after all"
+           " days; query: every table read, from opening the lake on, where it grew, compacted,"
+           " and made at once", text=True),
+    Column("segments", "segments that this row's ingests took in, or that the lake has"),
+    Column("cpu_ms", "milliseconds of CPU, all threads"),
+    Column("wall_ms", "milliseconds"),
+    Column("files", "files of the lake that count, afterwards; with a grown lake for all ingests"),
+    Column("megabytes", "their size", "MB"),
+    Column("log_files", "files of the Delta log, checkpoints among them"),
+)  # fmt: skip
+
 AGENT = (
     Column("work", "stick-write: all are posted to an agent, then it visits a stick; stick-read:"
            " the other one's visit; mqtt-live: posted to one agent while both are up;"

@@ -1,4 +1,4 @@
-"""`drupelet bench`: ram, board, wire, cpu, agent, ingest; tables for people, JSON for programs.
+"""`drupelet bench`: ram, board, wire, cpu, agent, ingest, lake; tables or JSON.
 
 What the measurements need is imported when one runs: the agent alone has no compiler for boards.
 """
@@ -20,6 +20,7 @@ from drupelet_tools.bench.columns import (
     CPU,
     HOST_ROOMS,
     INGEST,
+    LAKE,
     RAM,
     ROOMS,
     WIRE,
@@ -332,6 +333,27 @@ def ingest(
 
         statements += ingest_robust.measure(seed, _progress)
     show(ingest_bench.tables(rows, statements), rows, as_json, {"claims": statements})
+
+
+@app.command(help=explain("A lake that grows by a segment of each device a day.", LAKE))
+def lake(
+    days: Annotated[int, typer.Option(min=30, help="Days, an ingest each.")] = 400,
+    devices: Annotated[int, typer.Option(min=1, help="Devices, a segment a day each.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of the logs.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    extras.require("bench")
+    from drupelet_tools.bench import lake as lake_bench
+    from drupelet_tools.bench.table import show
+
+    try:
+        rows = list(lake_bench.measure(lake_bench.Plan(days, devices, seed), _progress))
+    except BenchError as error:
+        typer.echo(f"drupelet bench: {error}", err=True)
+        raise typer.Exit(1) from None
+    statements = lake_bench.claims(rows)
+    show(lake_bench.tables(rows, statements), rows, as_json, {"claims": statements})
 
 
 @app.command()

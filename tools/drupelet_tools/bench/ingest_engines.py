@@ -26,7 +26,9 @@ from drupelet.base.limits import BLOCK_SIZE
 from drupelet_tools.bench import process_tree
 from drupelet_tools.telemetry import decode, inputs
 from drupelet_tools.telemetry.decode import BLOCK_REASONS
-from drupelet_tools.telemetry.plan import make_plan
+from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.piece_file import TABLE
+from drupelet_tools.telemetry.plan import NOTHING, make_plan
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
 
 SUMMARIES = ("segments", "state_time", "traffic", "messages", "battery", "health")
@@ -81,17 +83,15 @@ def _numpy_events(corpus: Path, out: Path) -> Run:
 
 def columns(corpus: Path) -> pa.Table:
     """Every event of a whole corpus in order of device, boot and time."""
-    from drupelet_tools.telemetry.lake import Lake
-
     listing = inputs.scan(inputs.find_files([corpus], corpus / "no lake"))
-    plan = make_plan(listing, Lake(corpus), 1)
+    plan = make_plan(listing, NOTHING, 1)
     names = pc.unique(pa.chunked_array([one for g in plan.groups for one in g["device"].chunks]))
     pieces = []
     for group in plan.groups:
         plain = Plain(group)
         devices = pc.index_in(group["device"], value_set=names).to_numpy()
         files = Files()
-        for rows, chunk, _ in read_chunks(plain, files):
+        for rows, chunk in read_chunks(plain, files):
             assert not chunk.damages, BLOCK_REASONS
             pieces.append(_chunk_columns(chunk, devices[rows]))
         files.close()
@@ -248,9 +248,12 @@ _SUMMED = {
 def digest(out: Path) -> Digest:
     """Rows and sums of each table of a lake, or of a folder of Parquet files."""
     found: Digest = {}
+    lake = open_lake(out) if (out / TABLE).is_dir() else None
     for table, names in _SUMMED.items():
-        files = sorted((out / "parts").glob(f"*-{table}.parquet")) or [out / f"{table}.parquet"]
-        rows = pa.concat_tables([pq.read_table(file, columns=list(names)) for file in files])
+        if lake is None:
+            rows = pq.read_table(out / f"{table}.parquet", columns=list(names))
+        else:
+            rows = lake.read(table, list(names))
         if table == "state_time":
             # Time that nothing accounts for is a row of ours only.
             rows = rows.filter(pc.greater_equal(rows["state"], 0))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 
 from drupelet_tools.telemetry.anchors import SLACK_MS
 from drupelet_tools.telemetry.decode import Flags, Ints
-from drupelet_tools.telemetry.lake import Lake, write_table
+from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.schemas import TABLES
 
 # Exchanges that a bound may be carried along; a longer chain is too wide to be of use.
@@ -66,24 +65,19 @@ class Bounds:
     least: Ints
 
 
-def renew(lake: Lake, run: str) -> None:
-    """Work the table `clocks` out anew from all parts of a lake.
+def work_out(lake: Lake) -> pa.Table:
+    """The table `clocks` of a lake.
 
     Raises:
-        TelemetryError: the lake cannot be read or written.
+        TelemetryError: the lake cannot be read.
     """
-    lake.clocks = ""
     boots = _boots(lake)
     doubtful = ~boots.known | boots.suspect
     if not doubtful.any():
-        return
+        return TABLES["clocks"].empty_table()
     devices = sorted({boots.names[at] for at in boots.device[doubtful]})
     bounds = _exchanges(lake, boots, devices)
-    table = _table(boots, align(boots, bounds))
-    if table.num_rows:
-        path = f"parts/{run}-clocks.parquet"
-        write_table(lake.root / Path(path), table)
-        lake.clocks = path
+    return _table(boots, align(boots, bounds))
 
 
 def _boots(lake: Lake) -> Boots:
@@ -91,7 +85,7 @@ def _boots(lake: Lake) -> Boots:
     names = ["device", "boot", "first_ms", "last_ms", "wall_offset_ms", "wall_uncertainty_ms"]
     wanted = [("low", "min"), ("high", "max"), ("first_ms", "min"), ("last_ms", "max")]
     none = TABLES["segments"].empty_table().select(names)
-    # One part at a time: of all segments only their boots are kept.
+    # Some devices at a time: of all segments only their boots are kept.
     told = (
         _by_boot(piece).aggregate(wanted) for piece in chain([none], lake.each("segments", names))
     )
@@ -116,7 +110,7 @@ def _boots(lake: Lake) -> Boots:
 
 
 def _by_boot(rows: pa.Table) -> pa.TableGroupBy:
-    """Segments with the interval of their offset, by boot; a boot is in one part only."""
+    """Segments with the interval of their offset, by boot."""
     spread = pc.add(pc.fill_null(rows["wall_uncertainty_ms"], 0), SLACK_MS)
     rows = rows.append_column("low", pc.subtract(rows["wall_offset_ms"], spread))
     rows = rows.append_column("high", pc.add(rows["wall_offset_ms"], spread))
@@ -139,10 +133,13 @@ def _exchanges(lake: Lake, boots: Boots, devices: list[str]) -> Bounds:
     mine = pc.field("device").isin(devices)
     born, came = event == "created", event.isin(["received", "delivered"])
     # Of all messages only those that these devices wrote or got are held.
-    wanted = pc.unique(lake.read("messages", ["message"], mine & (born | came))["message"])
+    own = [piece.filter(mine & (born | came)) for piece in lake.each("messages", columns)]
+    none = TABLES["messages"].empty_table().select(columns)
+    wanted = pc.unique(pa.concat_tables([none, *own])["message"])
     among = pc.field("message").isin(wanted)
-    births = lake.read("messages", columns, born & among)
-    arrivals = lake.read("messages", columns, came & among)
+    told = [piece.filter(among & (born | came)) for piece in lake.each("messages", columns)]
+    both = pa.concat_tables([none, *told])
+    births, arrivals = both.filter(born), both.filter(came)
     # Two creators of one number are two messages whose ids begin alike.
     once = births.group_by("message").aggregate([("boot_ms", "count"), ("boot_ms", "min")])
     once = once.filter(pc.equal(once["boot_ms_count"], 1)).select(["message"])

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry import command_alerts, command_energy, command_report
+from drupelet_tools.telemetry import (
+    command_alerts,
+    command_energy,
+    command_lake,
+    command_report,
+)
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
@@ -113,7 +118,7 @@ def query(
     as_json: JsonFlag = False,
 ) -> None:
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
-    clocks, events, sources, devices."""
+    clocks, events, sources, devices, pieces."""
     with _one_line():
         from drupelet_tools.telemetry import query_output, session, sql
 
@@ -131,4 +136,5 @@ def query(
 
 command_report.register(app)
 command_alerts.register(app)
+command_lake.register(app)
 app.add_typer(command_energy.app, name="energy")

@@ -8,6 +8,7 @@ and not totals; events fill in what is later than the last counter.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from drupelet_tools.telemetry import anchors, codes
 from drupelet_tools.telemetry.decode import NONE, Flags, Ints
 from drupelet_tools.telemetry.partials import STATES, Boots, Families, Happenings, Partials
 
+TABLES = ("segments", "state_time", "traffic", "messages", "battery", "health")
+SUMMED = frozenset(("state_time", "traffic", "health"))
 Columns = dict[str, Any]  # numpy arrays; NONE in whole numbers is a null
 SOURCES = np.array(["counter", "event", "counter and event", "none"])
 _GROUPED = [
@@ -27,18 +30,23 @@ _GROUPED = [
 _STATE_NAMES = np.array([*codes.STATES, "unknown"])
 
 
-def fold(boots: Boots) -> dict[str, Columns]:
-    """Columns of every per-boot table; `unit` stands for device and boot."""
+def fold(boots: Boots, tables: Collection[str] = TABLES) -> dict[str, Columns]:
+    """Columns of the per-boot tables that are asked for; `unit` stands for device and boot.
+
+    What a table does not need may be missing in the boots: only `state_time`, `traffic` and
+    `health` need the sums in their partials.
+    """
     offsets = anchors.of_families(boots.families)
-    counters = _highest(boots)
-    return {
-        "segments": _segments(boots.families, offsets),
-        "state_time": _state_time(boots, counters),
-        "traffic": _traffic(boots.units, counters),
-        "messages": _messages(boots, offsets),
-        "battery": _battery(boots, offsets),
-        "health": _health(boots, counters),
+    counters = _highest(boots) if SUMMED.intersection(tables) else np.zeros((0, 0), np.int64)
+    made: dict[str, Callable[[], Columns]] = {
+        "segments": lambda: _segments(boots.families, offsets),
+        "state_time": lambda: _state_time(boots, counters),
+        "traffic": lambda: _traffic(boots.units, counters),
+        "messages": lambda: _messages(boots, offsets),
+        "battery": lambda: _battery(boots, offsets),
+        "health": lambda: _health(boots, counters),
     }
+    return {table: made[table]() for table in tables}
 
 
 def _rows(units: Ints, unit: Ints) -> Ints:
@@ -139,11 +147,11 @@ def _follows(boots: Boots) -> Flags:
     partials, families = boots.partials, boots.families
     follows = np.zeros(len(partials), dtype=np.bool_)
     place = np.searchsorted(
-        families.unit << 32 | families.number, partials.unit << 32 | partials.number_to
+        families.unit << 32 | families.number, partials.unit << 32 | partials.number
     )
     blocks = families.blocks[place]
-    number, block = partials.number_from[1:], partials.block_from[1:]
-    end, last = partials.number_to[:-1], partials.block_to[:-1]
+    number, block = partials.number[1:], partials.block_from[1:]
+    end, last = partials.number[:-1], partials.block_to[:-1]
     within = (number == end) & (block == last + 1)
     across = (number == end + 1) & (block == 0) & (last == blocks[:-1] - 1)
     follows[1:] = (partials.unit[1:] == partials.unit[:-1]) & (within | across)

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from drupelet_host.base.local_path import local_path
-from drupelet_tools.telemetry import lake as lakes
 from drupelet_tools.telemetry.airtime import FRAME_BYTES_MAX, data_rate, time_on_air_ms
+from drupelet_tools.telemetry.commit import append
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.import_read import Unusable, read_frames
 from drupelet_tools.telemetry.inputs import check_path
+from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.mapping import Frame, FrameMapping, load_mapping
 
 Row = dict[str, Any]
@@ -320,9 +321,7 @@ def _append(
         device: {"name": name, "carriers": mapping.carrier, "board": mapping.board}
         for device, name in devices.items()
     }
-    new = lakes.append(
-        lake, rows, origin, names=names, look=lambda state: _refuse_known(state, devices)
-    )
+    new = append(lake, rows, origin, names=names, look=lambda state: _refuse_known(state, devices))
     return Imported(
         frames=len(frames),
         devices=len(devices),
@@ -332,7 +331,7 @@ def _append(
     )
 
 
-def _refuse_known(state: lakes.Lake, devices: Mapping[str, str]) -> None:
+def _refuse_known(state: Lake, devices: Mapping[str, str]) -> None:
     """Sessions and repeats cannot be told across imports, so a device is imported once."""
     known = set(state.read("health", ["device"]).column("device").to_pylist()) & set(devices)
     if known:

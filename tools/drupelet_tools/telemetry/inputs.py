@@ -14,6 +14,7 @@ import sqlite3
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -217,7 +218,8 @@ def _in_lake(file: Path, given: Path, lake: Path) -> bool:
     if file.is_relative_to(lake):
         return not given.is_relative_to(lake)
     other = file.parent.parent
-    packed = file.parent.name == "packs" and (other / "manifest.json").is_file()
+    is_lake = (other / "table" / "_delta_log").is_dir() or (other / "manifest.json").is_file()
+    packed = file.parent.name == "packs" and is_lake
     return packed and not given.is_relative_to(other)
 
 
@@ -342,6 +344,30 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
             names = []
     if rows_max is None or rows.count:
         yield _cut(names, rows)
+
+
+def scan_places(places: Sequence[tuple[Path, int, int]]) -> Listing:
+    """Read the heads of segments that are known to lie there: file, offset and size.
+
+    Raises:
+        TelemetryError: a file cannot be read.
+    """
+    names: list[str] = []
+    rows = _Rows()
+    for path, group in groupby(sorted(places), key=lambda place: place[0]):
+        names.append(str(path))
+        rows.file = len(names) - 1
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                for _, offset, size in group:
+                    head = os.pread(handle, min(HEAD_SIZE, size), offset)
+                    rows.add([(rows.file, offset, size)], _padded(head))
+            finally:
+                os.close(handle)
+        except OSError as refused:
+            raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+    return _cut(names, rows)
 
 
 def _cut(names: list[str], rows: _Rows) -> Listing:

@@ -1,9 +1,10 @@
-"""Ingest: headers first, then one `mapInArrow` pass in which the workers write the tables.
+"""Ingest: headers first, then one `mapInArrow` pass in which the workers write what is new.
 
-The driver reads heads, leaves out what the lake has already, and deals boots out to groups.
-Each worker decodes its group, writes Parquet files under a name that no other attempt uses, and
-yields one row that says what it wrote. The driver then replaces the manifest, which is what
-makes the files count. Killed before that, an ingest has changed nothing.
+The driver reads heads, leaves out what the lake has already, and deals segments out to groups.
+Each worker decodes its group, writes a Parquet file under a name that no other attempt uses, and
+yields one row that says what it wrote. The driver then commits the files in one transaction,
+which is what makes them count. Killed before that, an ingest has changed nothing. What the lake
+has is not read but for the keys of the devices in question.
 
 On a cluster, the lake and the inputs must lie where every worker can reach them under the same
 path, and this package must be installed there.
@@ -14,7 +15,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,25 +25,37 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from drupelet_host.base.local_path import local_path
-from drupelet_tools.telemetry import clocks, inputs, worker
+from drupelet_tools.telemetry import inputs, worker
+from drupelet_tools.telemetry.commit import (
+    Change,
+    commit,
+    file_of,
+    key_rows,
+    keys_of,
+    name_keys,
+    told_rows,
+    write_file,
+)
+from drupelet_tools.telemetry.compact import merge_tiers
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
+    NAMES_TABLE,
+    PLANS,
+    UNNAMED,
     Lake,
-    Part,
-    begin,
     create_lake,
-    locked,
-    publish,
-    write_table,
+    latest_names,
+    make_folders,
 )
-from drupelet_tools.telemetry.lake import sweep as sweep_lake
 from drupelet_tools.telemetry.memory import give_back
-from drupelet_tools.telemetry.plan import ENTRY, Unnamed, make_plan
-from drupelet_tools.telemetry.schemas import TABLES
+from drupelet_tools.telemetry.piece_file import Written
+from drupelet_tools.telemetry.plan import ENTRY, Plan, make_plan
+from drupelet_tools.telemetry.schemas import TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +63,6 @@ if TYPE_CHECKING:
 PART_COLUMN = "part"
 # Segments that the driver plans at a time, 0.4 kB of memory for each.
 BATCH_SEGMENTS = 1 << 17
-_CLOCKED = "_clocked"
 WATCH_S = 0.3
 _CAUSE = re.compile(r"(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)")
 
@@ -63,7 +77,7 @@ class Task:
 
     def work(self, at: int, attempt: int) -> str:
         """Do the plan of one number; the part, or the error, as JSON."""
-        name = f"{self.run}-{at}-{attempt}-{secrets.token_hex(3)}"
+        name = f"{self.run.replace('/', '-')}-{at}-{attempt}-{secrets.token_hex(3)}"
         try:
             answer = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
             Path(self.lake, _done_path(self.run, at)).touch()
@@ -155,71 +169,92 @@ def ingest(
     given = [local_path(path) for path in paths]
     inputs.find_files_or_agents(given, root)
     state = create_lake(root)
-    with locked(root):
-        state = create_lake(root)
-        state.check()
-        run = secrets.token_hex(6)
-        exported = root / "plans" / run
-        folders, files = inputs.export_and_find(given, exported, root)
-        keep = {path for path in files if not path.is_relative_to(exported)}
-        sweep_lake(state, {*keep, exported})
-        state.names.update(inputs.find_names(folders))
-        state.names.update(inputs.clean_names(names))
-        begin(state)
+    run = secrets.token_hex(6)
+    work = root / PLANS / run
+    try:
+        folders, files = inputs.export_and_find(given, work, root)
+        told = {**inputs.find_names(folders), **inputs.clean_names(names)}
+        make_folders(root)
+        work.mkdir(exist_ok=True)
         progress = Progress(root, files, watch) if watch else None
-        counts = _ingest_batches(
-            state, files, Task(str(root), run, events), _Lazy(spark), progress
-        )
-        sweep_lake(state, keep)
-    return counts
+        task = Task(str(root), run, events)
+        return _ingest_batches(state, files, told, task, _Lazy(spark), progress)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _ingest_batches(
-    state: Lake, files: list[Path], task: Task, runner: _Lazy, progress: Progress | None
+    state: Lake,
+    files: list[Path],
+    names: dict[str, dict[str, str]],
+    task: Task,
+    runner: _Lazy,
+    progress: Progress | None,
 ) -> dict[str, int]:
     """Take in batch after batch, each of which counts as soon as it is done."""
-    total = repeated = 0
+    root = state.root
+    total = repeated = quarantined = 0
     devices: set[str] = set()
-    fresh: list[Part] = []
-    imported = state.imported()
+    fresh: list[Written] = []
     batches = count()  # `enumerate` would hold on to each listing until the next one
     for listing in inputs.scan_batches(files, BATCH_SEGMENTS):
-        step = replace(task, run=f"{task.run}-{next(batches)}")
+        step = replace(task, run=f"{task.run}/{next(batches)}")
         size = int(listing.size.sum())
-        plan = make_plan(listing, state, runner.parallelism)
+        mine = inputs.names_of(np.unique(listing.device[listing.ok]))
+        state = state.refreshed()  # what the batch before has committed is known
+        boots, numbers = (np.unique(own[listing.ok]) for own in (listing.boot, listing.number))
+        known = state.keys({*mine, *names}, boots.tolist(), numbers.tolist())
+        plan = make_plan(listing, known, runner.parallelism)
         del listing
-        for device in sorted(plan.devices & imported)[:1]:
-            raise TelemetryError(
-                f"{state.root}: {device} is in the lake from an import, and its black boxes would"
-                " count on top; ingest them into another lake"
-            )
+        _refuse_imported(root, plan, known)
         total += plan.found
         repeated += plan.repeated
         devices |= plan.devices
         with progress.batch(step.run, plan.groups, size) if progress else nullcontext():
-            parts = _run(state.root, plan.groups, step, runner)
-        parts += _unnamed(state.root, step.run, plan.unnamed)
-        state.parts += parts
-        fresh += parts
-        publish(state)
-    # The mark tells an ingest that was killed before it came to the clocks.
-    if state.parts and not state.parts[-1].counts.get(_CLOCKED):
-        clocks.renew(state, task.run)
-        state.parts[-1].counts[_CLOCKED] = 1
-        publish(state)
-    repeated += _total(fresh, "_repeated")
+            written = run_plans(root, plan.groups, step, runner)
+        _commit(state, written, plan, names, known)
+        fresh += written
+        quarantined += len(plan.unnamed.quarantine)
+    merge_tiers(state, [one.rows for one in fresh])
+    repeated += sum(one.repeated for one in fresh)
     return {
         "segments": total,
         "repeated": repeated,
         "new": total - repeated,
         "devices": len(devices),
-        "events": _total(fresh, "_events"),
-        "quarantined": _total(fresh, "quarantine"),
+        "events": sum(one.events for one in fresh),
+        "quarantined": quarantined + sum(one.damages for one in fresh),
     }
 
 
-def _total(parts: list[Part], name: str) -> int:
-    return sum(part.counts.get(name, 0) for part in parts)
+def _refuse_imported(root: Path, plan: Plan, known: pa.Table) -> None:
+    imported = set(known.filter(pc.is_valid(known["origin"]))["device"].to_pylist())
+    for device in sorted(plan.devices & (imported - {UNNAMED}))[:1]:
+        raise TelemetryError(
+            f"{root}: {device} is in the lake from an import, and its black boxes would"
+            " count on top; ingest them into another lake"
+        )
+
+
+def _commit(
+    lake: Lake,
+    written: list[Written],
+    plan: Plan,
+    names: dict[str, dict[str, str]],
+    known: pa.Table,
+) -> None:
+    """Make what was written count, with what the next ingest must know of it."""
+    root, taken_ms = lake.root, time.time_ns() // 1_000_000
+    pieces = [file_of(root, one) for one in written if one.rows]
+    told = told_rows({"quarantine": plan.unnamed.quarantine}, None, taken_ms)
+    name = secrets.token_hex(8)
+    files = [*pieces, *write_file(root, TOLD, name, told)]
+    named = latest_names(known.filter(pc.fill_null(pc.equal(known["table"], NAMES_TABLE), False)))
+    rows = [{**row, "taken_ms": taken_ms} for row in plan.unnamed.keys]
+    rows += name_keys(names, named, taken_ms)
+    keys = pa.concat_tables([keys_of(root, pieces), key_rows(rows)])
+    if files or keys.num_rows:
+        commit(lake, Change(files, keys))
 
 
 class _Lazy:
@@ -276,14 +311,19 @@ class Progress:
 
 
 def _plan_path(run: str, at: int) -> str:
-    return f"plans/{run}-{at}.arrow"
+    return f"{PLANS}/{run}-{at}.arrow"
 
 
 def _done_path(run: str, at: int) -> str:
-    return f"plans/{run}-{at}.done"
+    return f"{PLANS}/{run}-{at}.done"
 
 
-def _run(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list[Part]:
+def run_plans(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list[Written]:
+    """Have groups of segments decoded and written; nothing counts before it is committed.
+
+    Raises:
+        TelemetryError: the lake cannot be written, or a worker could not go on.
+    """
     if not groups:
         return []
     try:
@@ -303,18 +343,7 @@ def _run(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list
     for answer in answers:
         if "error" in answer:
             raise TelemetryError(f"a worker could not go on: {answer['error']}")
-    return sorted((Part(**answer) for answer in answers), key=lambda part: part.id)
+    return sorted((Written(**answer) for answer in answers), key=lambda one: one.path)
 
 
 _ON_DISK = ENTRY.set(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
-
-
-def _unnamed(root: Path, run: str, unnamed: Unnamed) -> list[Part]:
-    """A part for the places that no device can be given."""
-    if not unnamed.sources:
-        return []
-    part = Part(id=f"{run}-unnamed")
-    for table, rows in (("quarantine", unnamed.quarantine), ("sources", unnamed.sources)):
-        part.counts[table] = len(rows)
-        write_table(root / part.path(table), pa.Table.from_pylist(rows, schema=TABLES[table]))
-    return [part]

@@ -1,162 +1,281 @@
-"""The lake: Parquet parts, packs of small files, and one manifest that says which of them count.
+"""The lake: one Delta table of what segments contribute, and packs of what came in small files.
 
-    LAKE/manifest.json       replaced atomically; what it does not name does not exist
-    LAKE/parts/<id>-<table>.parquet
-    LAKE/packs/<id>.dbxpack  segments that came as files of their own, each behind its length
-    LAKE/plans/              work lists of the running ingest
-    LAKE/lock                held by the running ingest
+    LAKE/table/_delta_log/        which files count, by Delta Lake's protocol
+    LAKE/table/kind=piece/…       what copies of segments contribute (telemetry/piece_file.py)
+    LAKE/table/kind=key/…         what an ingest must know of the lake: all keys, names, imports
+    LAKE/table/kind=told/…        rows from elsewhere, and places that are of no device
+    LAKE/packs/<name>.dbxpack     segments that came as files of their own, each behind its length
+    LAKE/plans/<run>/             work lists of a running ingest
 
-Parts are only added. When a boot that a part holds has news, a later part holds all rows of that
-boot anew and says so in its table `renewed`; the earlier rows stop counting. Files that no
-manifest names are removed when the next ingest starts, if they have names that an ingest gives.
-A manifest is there before the first part or pack, so folders with something in them and no
-manifest are not touched: somebody's own, or a lake that lost it.
+All kinds are in one table, so one transaction changes them together. Pieces are only added, and
+the tables that a reader sees are made of them as they are read (telemetry/settle.py).
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
-import re
-import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.piece_file import PACKS, TABLE
 from drupelet_tools.telemetry.schemas import (
-    BOOT_TABLES,
+    CHOICE,
+    DELTA,
     DEVICES,
+    FILES,
+    KEY,
+    KINDS,
+    MADE_OF,
+    PIECE,
     SCHEMA_VERSION,
     TABLES,
+    TOLD,
     WALL_TABLES,
 )
+from drupelet_tools.telemetry.settle import settled
 
-MANIFEST = "manifest.json"
-FOLDERS = ("parts", "packs", "plans")
-PARQUET_END = b"PAR1"
-# The names that an ingest and an import give; only such files are ever removed.
-_RUN = r"[0-9a-f]{12}"
-_GROUP = rf"{_RUN}-\d+-\d+-\d+-[0-9a-f]{{6}}"
-OWN_NAMES = {
-    "parts": re.compile(
-        rf"({_GROUP}|{_RUN}-\d+-unnamed|{_RUN}|import-[0-9a-f]{{16}})-[a-z_]+\.parquet"
-    ),
-    "packs": re.compile(rf"{_GROUP}\.dbxpack"),
-    "plans": re.compile(rf"{_RUN}|{_RUN}-\d+-\d+\.(arrow|done)"),
+PLANS = "plans"
+FOLDERS = (TABLE, PACKS, PLANS)
+LOG = "_delta_log"
+OLD_MANIFEST = "manifest.json"  # of a lake up to version 3
+# A snapshot of the log is written every so many commits: an ingest reads no more than that.
+CHECKPOINT_COMMITS = 20
+DESCRIPTION = f"schema version {SCHEMA_VERSION}"
+TABLE_FACTS: dict[str, Any] = {
+    "name": "drupelet telemetry",
+    "description": DESCRIPTION,
+    "configuration": {
+        "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+        # What was removed is kept for who reads an earlier state, and then it leaves the log, too.
+        "delta.deletedFileRetentionDuration": "interval 24 hours",
+        "delta.logRetentionDuration": "interval 24 hours",
+    },
 }
+# Pieces that are read at a time where a whole table need not be held.
+SHARE_PIECES = 1 << 16
+PARQUET_END = b"PAR1"
+NAMES_TABLE = "names"  # of key rows: what a names file says of a device
+UNNAMED = ""
 
 
-@dataclass(slots=True)
-class Part:
-    """Files of one decoded group: rows by table (a table without rows has no file).
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file that counts: its path in the Delta table, and the devices that it is about."""
 
-    `origin` names the content of a part that did not come from segments.
-    """
-
-    id: str
-    counts: dict[str, int] = field(default_factory=dict)
-    packs: list[str] = field(default_factory=list)
-    origin: str = ""
-
-    def path(self, table: str) -> str:
-        """Path of a table's file inside the lake."""
-        return f"parts/{self.id}-{table}.parquet"
-
-    def has(self, table: str) -> bool:
-        """Whether there is a file for a table."""
-        return self.counts.get(table, 0) > 0
+    kind: str
+    path: str
+    size: int
+    rows: int
+    device_min: str
+    device_max: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Whole devices, some at a time: files that may have them, and the first and last of them."""
+
+    paths: tuple[str, ...]
+    device_min: str
+    device_max: str
+
+    def pieces(self, names: Collection[str]) -> pa.Table:
+        """Columns of the pieces of these devices.
+
+        Raises:
+            TelemetryError: a file of the lake cannot be read.
+        """
+        schema = FILES[PIECE]
+        wanted = [one.name for one in schema if one.name in names]
+        device = pc.field("device")
+        within = (device >= self.device_min) & (device <= self.device_max)
+        return read_files(self.paths, schema, wanted, within)
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table, wall times as the devices' own clocks say."""
+        return settled(self.pieces({*CHOICE, *MADE_OF[name]}), name)
+
+
 class Lake:
-    """A lake folder and its manifest as last read."""
+    """A lake as it was at one moment; what is committed later does not show."""
 
-    root: Path
-    parts: list[Part] = field(default_factory=list)
-    names: dict[str, dict[str, str]] = field(default_factory=dict)
-    clocks: str = ""
+    def __init__(self, root: Path, table: DeltaTable) -> None:
+        self.root = root
+        self.version = table.version()
+        self.files = _files(table)
+        self.table = table  # goes on with `refreshed`
+
+    def refreshed(self) -> Lake:
+        """The lake as it is now; reads what was committed since.
+
+        Raises:
+            TelemetryError: the log cannot be read.
+        """
+        try:
+            self.table.update_incremental()
+        except (DeltaError, OSError) as broken:
+            raise _bad_log(self.root, broken) from None
+        is_new = self.table.version() != self.version
+        return Lake(self.root, self.table) if is_new else self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever taken in."""
+        return not (self.files[PIECE] or self.files[TOLD])
+
+    def paths(self, kind: str) -> list[str]:
+        """Paths of the files of a kind that count."""
+        return [str(self.root / TABLE / one.path) for one in self.files[kind]]
 
     def read(
-        self, table: str, columns: list[str] | None = None, where: pc.Expression | None = None
+        self,
+        table: str,
+        columns: list[str] | None = None,
+        where: pc.Expression | None = None,
     ) -> pa.Table:
-        """Rows of one table that count, in order of device and boot.
+        """Rows of one table, in order of device and boot.
 
         Args:
             table: a name in `schemas.TABLES`.
             columns: only these, wall times as the devices' own clocks say; all without.
-            where: only rows for which this holds.
+            where: only rows for which this holds, wall times as the devices' own clocks say.
 
         Raises:
             TelemetryError: a file of the lake cannot be read.
         """
         schema = TABLES[table]
-        if table == "clocks":
-            pieces = [self._file(self.clocks, None, None)] if self.clocks else []
-        else:
-            pieces = list(self._pieces(table, columns, where))
         names = columns or schema.names
-        wanted = pa.schema([schema.field(name) for name in names])
-        whole = pa.concat_tables(
-            [wanted.empty_table(), *(piece.select(names).cast(wanted) for piece in pieces)]
-        )
+        if table == "clocks":
+            whole = self.clocks
+        else:
+            every = self._each(table)
+            chosen = every if where is None else (piece.filter(where) for piece in every)
+            pieces = [piece.select(names) for piece in chosen]
+            whole = pa.concat_tables([schema.empty_table().select(names), *pieces])
         if table in WALL_TABLES and columns is None:
-            whole = fill_wall(whole, self)
+            whole = fill_wall(whole, self.clocks)
         keys = [(name, "ascending") for name in ("device", "boot") if name in names]
-        return whole.sort_by(keys) if keys else whole
+        return whole.select(names).sort_by(keys) if keys else whole.select(names)
 
     def each(self, table: str, columns: list[str]) -> Iterator[pa.Table]:
-        """The rows of `read`, part by part and as the devices' own clocks say."""
-        for piece in self._pieces(table, columns, None):
-            yield piece.select(columns).cast(pa.schema([TABLES[table].field(n) for n in columns]))
+        """The rows of `read`, some devices at a time and as the devices' own clocks say."""
+        for piece in self._each(table):
+            yield piece.select(columns)
 
-    def _pieces(
-        self, table: str, columns: list[str] | None, where: pc.Expression | None
-    ) -> Iterator[pa.Table]:
-        for at, part in enumerate(self.parts):
-            if not part.has(table):
-                continue
-            gone = self.renewed_after(at) if table in BOOT_TABLES else None
-            needed = columns
-            if columns is not None and gone is not None and gone.num_rows:
-                needed = [*columns, *(key for key in ("device", "boot") if key not in columns)]
-            piece = self._file(part.path(table), needed, where)
-            if gone is not None and gone.num_rows and piece.num_rows:
-                piece = without_boots(piece, gone)
-            yield piece
+    def _each(self, table: str) -> Iterator[pa.Table]:
+        if table != "events" and self._fits_one_share:
+            yield settled(self._pieces, table)
+        else:
+            for share in self.shares():
+                yield share.table(table)
+        told = self.told(table)
+        if told.num_rows:
+            yield told
 
-    def renewed_after(self, at: int) -> pa.Table:
-        """Boots whose rows in the part of this index stopped counting."""
-        later = [part for part in self.parts[at + 1 :] if part.has("renewed")]
-        pieces = [self._file(part.path("renewed"), None, None) for part in later]
-        return pa.concat_tables([TABLES["renewed"].empty_table(), *pieces])
+    def shares(self) -> list[Share]:
+        """All devices, some at a time."""
+        if not self.files[PIECE]:
+            return []
+        if self._fits_one_share:
+            files = self.files[PIECE]
+            low = min(one.device_min for one in files)
+            return [self._share(low, max(one.device_max for one in files))]
+        own = self.key_columns(["device"], pc.field("device") != UNNAMED)
+        counted = own.group_by("device").aggregate([([], "count_all")]).sort_by("device")
+        before = np.cumsum(counted["count_all"].to_numpy()) // SHARE_PIECES
+        edges = np.flatnonzero(np.diff(before, prepend=-1, append=-1))
+        names = counted["device"].to_pylist()
+        return [
+            self._share(names[low], names[high - 1])
+            for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        ]
 
-    def _file(self, path: str, columns: list[str] | None, where: pc.Expression | None) -> pa.Table:
-        try:
-            return pq.read_table(self.root / path, columns=columns, filters=where)
-        except (OSError, pa.ArrowInvalid) as broken:
-            raise self._unreadable(path, str(broken).splitlines()[0]) from None
+    @property
+    def _fits_one_share(self) -> bool:
+        return sum(one.rows for one in self.files[PIECE]) <= SHARE_PIECES
+
+    @cached_property
+    def _pieces(self) -> pa.Table:
+        """What all tables but that of events are made of, where it fits one share: a report
+        reads nearly all of them."""
+        rows = FILES[PIECE].empty_table()
+        for share in self.shares():
+            rows = share.pieces(FILES[PIECE].names[:-1])
+        return rows
+
+    def _share(self, low: str, high: str) -> Share:
+        own = [
+            str(self.root / TABLE / one.path)
+            for one in self.files[PIECE]
+            if one.device_min <= high and one.device_max >= low
+        ]
+        return Share(tuple(own), low, high)
+
+    def told(self, table: str) -> pa.Table:
+        """Rows of a table that do not come from pieces."""
+        schema = TABLES[table]
+        if not self.files[TOLD]:
+            return schema.empty_table()
+        found = self._told
+        own = found.filter(pc.equal(found["table"], table))
+        rows = [json.loads(row) for row in own["row"].to_pylist()]
+        if table == "quarantine":
+            rows = _each_place_once(rows)
+        rows = [{name: row.get(name) for name in schema.names} for row in rows]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    @cached_property
+    def _told(self) -> pa.Table:
+        return read_files(self.paths(TOLD), FILES[TOLD], ["table", "row"])
+
+    def key_columns(self, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
+        """Columns of the keys."""
+        return read_files(self.paths(KEY), FILES[KEY], columns, where)
+
+    def keys(
+        self, devices: Collection[str], boots: Collection[int] = (), numbers: Collection[int] = ()
+    ) -> pa.Table:
+        """What an ingest must know: of these devices' segments those with one of these boots and
+        numbers, all else of the devices, and the places that are of none."""
+        near = pc.field("boot").isin(list(boots)) & pc.field("number").isin(list(numbers))
+        if boots and numbers:  # by ranges Parquet's row groups are skipped
+            number, boot = pc.field("number"), pc.field("boot")
+            near &= (number >= min(numbers)) & (number <= max(numbers))
+            near &= (boot >= min(boots)) & (boot <= max(boots))
+        wanted = pc.field("device").isin([UNNAMED, *devices])
+        wanted &= pc.field("number").is_null() | near
+        return self.key_columns(FILES[KEY].names, wanted)
+
+    @cached_property
+    def names(self) -> dict[str, dict[str, str]]:
+        """What names files say, by device; of several the latest."""
+        own = self.key_columns(["device", "taken_ms", "row"], pc.field("table") == NAMES_TABLE)
+        return latest_names(own)
 
     def imported(self) -> set[str]:
-        """Devices whose boots were added as rows (`append`); no segment may tell of them, too."""
-        devices: set[str] = set()
-        for part in self.parts:
-            if part.origin and part.has("health"):
-                rows = self._file(part.path("health"), ["device"], None)
-                devices.update(pc.unique(rows["device"]).to_pylist())
-        return devices
+        """Devices that were added as rows; no segment may tell of them, too."""
+        own = self.key_columns(["device"], pc.field("origin").is_valid())
+        return set(pc.unique(own["device"]).to_pylist()) - {UNNAMED}
+
+    @cached_property
+    def clocks(self) -> pa.Table:
+        """Wall clocks of boots that had none, from what they exchanged (telemetry/clocks.py)."""
+        from drupelet_tools.telemetry import clocks
+
+        return clocks.work_out(self)
 
     def check(self) -> None:
         """Look at the ends of all files: those of Parquet say what they are.
@@ -164,22 +283,7 @@ class Lake:
         Raises:
             TelemetryError: the first one that is gone, cut or something else.
         """
-        named = [part.path(table) for part in self.parts for table in TABLES if part.has(table)]
-        for path in [*named, self.clocks] if self.clocks else named:
-            try:
-                with open(self.root / path, "rb") as file:
-                    file.seek(-len(PARQUET_END), os.SEEK_END)
-                    end = file.read()
-            except OSError as broken:
-                raise self._unreadable(path, str(broken.strerror)) from None
-            if end != PARQUET_END:
-                raise self._unreadable(path, "not a whole Parquet file")
-
-    def _unreadable(self, path: str, reason: str) -> TelemetryError:
-        return TelemetryError(
-            f"{self.root / path}: cannot read this part of the lake: {reason};"
-            f" put it back, or {_anew(self.root)}"
-        )
+        check_files(path for kind in KINDS for path in self.paths(kind))
 
     def read_devices(self) -> pa.Table:
         """One row per device: id, name, carriers, board; the board's own word where no names
@@ -191,9 +295,8 @@ class Lake:
         ):
             kinds[device] = kinds.get(device) if kind is None else kind
         for table in ("messages", "battery", "traffic"):
-            if any(part.origin and part.has(table) for part in self.parts):
-                for device in pc.unique(self.read(table, ["device"])["device"]).to_pylist():
-                    kinds.setdefault(device, None)
+            for device in pc.unique(self.told(table)["device"]).to_pylist():
+                kinds.setdefault(device, None)
         rows = []
         for device in sorted(kinds):
             facts = self.names.get(device, {})
@@ -204,21 +307,79 @@ class Lake:
         return pa.Table.from_pylist(rows, schema=DEVICES)
 
 
-def without_boots(rows: pa.Table, gone: pa.Table) -> pa.Table:
-    """The rows whose device and boot are not in `gone`, in their order."""
-    # The join carries row numbers only: it takes no lists.
-    keys = rows.select(["device", "boot"]).append_column("_row", pa.array(np.arange(len(rows))))
-    kept = keys.join(gone, ["device", "boot"], join_type="left anti")["_row"]
-    return rows.take(kept.take(pc.array_sort_indices(kept.combine_chunks())))
-
-
-def fill_wall(table: pa.Table, lake: Lake) -> pa.Table:
-    """Wall times by `clocks`, for the boots that it names."""
-    if not lake.clocks or table.num_rows == 0:
-        return table
-    clocks = lake.read("clocks").rename_columns(
-        ["device", "boot", "_offset", "_spread", "_from", "_jumps"]
+def latest_names(rows: pa.Table) -> dict[str, dict[str, str]]:
+    """Of key rows with names the latest of each device."""
+    listed = zip(
+        rows["taken_ms"].to_pylist(),
+        rows["row"].to_pylist(),
+        rows["device"].to_pylist(),
+        strict=True,
     )
+    return {device: json.loads(row) for _, row, device in sorted(listed)}
+
+
+def _each_place_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Two ingests at once may both have noted a place; a row of an import has no content."""
+    seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for at, row in enumerate(sorted(rows, key=lambda one: (one["file"], one["offset"]))):
+        content = row.get("content_crc")
+        seen.setdefault((at,) if content is None else (content, row["size"]), row)
+    return list(seen.values())
+
+
+# --- files ---
+
+
+def read_files(
+    paths: Collection[str],
+    schema: pa.Schema,
+    columns: list[str],
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Columns of some Parquet files of the lake.
+
+    Raises:
+        TelemetryError: one of them cannot be read.
+    """
+    if not paths:
+        return schema.empty_table().select(columns)
+    try:
+        return ds.dataset(list(paths), schema=schema, format="parquet").to_table(columns, where)
+    except (OSError, pa.ArrowInvalid) as broken:
+        check_files(paths)
+        told = str(broken).splitlines()[0]
+        raise TelemetryError(f"cannot read this part of the lake: {told}") from None
+
+
+def check_files(paths: Collection[str] | Iterator[str]) -> None:
+    """Look at the ends of files.
+
+    Raises:
+        TelemetryError: the first one that is no whole Parquet file.
+    """
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                file.seek(-len(PARQUET_END), os.SEEK_END)
+                end = file.read()
+        except OSError as broken:
+            raise _unreadable(Path(path), str(broken.strerror)) from None
+        if end != PARQUET_END:
+            raise _unreadable(Path(path), "not a whole Parquet file")
+
+
+def _unreadable(path: Path, reason: str) -> TelemetryError:
+    return TelemetryError(
+        f"{path}: cannot read this part of the lake: {reason}; put it back, or"
+        f" {_anew(path.parents[2])}"
+    )
+
+
+def fill_wall(table: pa.Table, clocks: pa.Table) -> pa.Table:
+    """Wall times by `clocks`, for the boots that it names."""
+    if clocks.num_rows == 0 or table.num_rows == 0:
+        return table
+    clocks = clocks.rename_columns(["device", "boot", "_offset", "_spread", "_from", "_jumps"])
     rows = table.append_column("_row", pa.array(np.arange(table.num_rows)))
     rows = rows.join(clocks, ["device", "boot"], join_type="left outer").sort_by("_row")
     is_known = pc.is_valid(rows["_jumps"])
@@ -235,202 +396,113 @@ def fill_wall(table: pa.Table, lake: Lake) -> pa.Table:
     return table
 
 
+# --- the folder ---
+
+
 def open_lake(root: Path) -> Lake:
-    """Read the manifest of an existing lake.
+    """The state of an existing lake.
 
     Raises:
-        TelemetryError: no lake there, or its manifest cannot be read.
+        TelemetryError: no lake there, one of another version, or one that cannot be read.
     """
     root = local_path(root)
-    path = root / MANIFEST
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    if not (root / TABLE / LOG).is_dir():
+        if (root / OLD_MANIFEST).is_file():
+            raise TelemetryError(
+                f"{root}: a lake of schema version 3 or older, and this is {SCHEMA_VERSION};"
+                f" bring it up with: drupelet telemetry migrate {root}"
+            )
         raise TelemetryError(
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
-        ) from None
-    except (OSError, ValueError) as broken:
-        raise TelemetryError(
-            f"{path}: cannot read the manifest: {broken}; {_anew(root)}"
-        ) from None
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != SCHEMA_VERSION:
-        raise TelemetryError(
-            f"{path}: of schema version {version}, and this is {SCHEMA_VERSION}; {_anew(root)}"
         )
     try:
-        parts = [Part(**part) for part in content["parts"]]
-        return Lake(root, parts, dict(content["names"]), content["clocks"])
-    except (KeyError, TypeError, ValueError) as broken:
-        raise TelemetryError(f"{path}: not as it was written: {broken}; {_anew(root)}") from None
+        table = DeltaTable(root / TABLE)
+        described = table.metadata().description
+    except (DeltaError, TableNotFoundError, OSError) as broken:
+        raise _bad_log(root, broken) from None
+    if described != DESCRIPTION:
+        raise TelemetryError(
+            f"{root / TABLE}: of {described or 'another table'}, and this is {DESCRIPTION};"
+            f" {_anew(root)}"
+        )
+    return Lake(root, table)
+
+
+def _bad_log(root: Path, broken: Exception) -> TelemetryError:
+    told = str(broken).splitlines()[0]
+    return TelemetryError(f"{root / TABLE / LOG}: cannot read the log: {told}; {_anew(root)}")
+
+
+def _files(table: DeltaTable) -> dict[str, list[LakeFile]]:
+    files: dict[str, list[LakeFile]] = {kind: [] for kind in KINDS}
+    told = pa.table(table.get_add_actions(flatten=True))
+    names = ("partition.kind", "path", "size_bytes", "num_records", "min.device", "max.device")
+    if told.num_rows:
+        for row in zip(*(told[name].to_pylist() for name in names), strict=True):
+            files[row[0]].append(LakeFile(*row))
+    return files
 
 
 def _anew(root: Path) -> str:
     """What to do with a lake that cannot be used; its packs may be all there is of an inbox."""
-    packs = root / "packs"
+    packs = root / PACKS
     kept = f" and {packs}" if packs.is_dir() and any(packs.iterdir()) else ""
     return f"ingest the segments{kept} into a new folder"
 
 
 def create_lake(root: Path) -> Lake:
-    """Open a lake, or make an empty folder for one.
+    """Open a lake, or make an empty one.
 
     Raises:
         TelemetryError: the folder cannot be made or written, or is not a lake's.
     """
-    strange = _strange_folder(root)  # looked at first: another's first ingest may write now
-    if strange and not (root / MANIFEST).exists():
+    if (root / TABLE / LOG).is_dir() or (root / OLD_MANIFEST).is_file():
+        return open_lake(root)
+    strange = _strange_folder(root)
+    if strange:
         raise TelemetryError(
-            f"{root / strange}: holds files, and {root} has no {MANIFEST}: not a lake, or one"
+            f"{root / strange}: holds files, and {root / TABLE} has no {LOG}: not a lake, or one"
             " that lost it; name a new folder as --lake, and the segments and packs as input"
         )
+    make_folders(root)
+    schema = Schema.from_arrow(DELTA)
     try:
-        for folder in (root, *(root / name for name in FOLDERS)):
-            folder.mkdir(parents=True, exist_ok=True)
+        # Where two make it at once, one of them does.
+        table = DeltaTable.create(
+            root / TABLE,
+            schema,
+            mode="ignore",
+            partition_by=["kind"],
+            **TABLE_FACTS,
+        )
+    except (DeltaError, OSError) as refused:
+        raise unwritable(root, refused) from None
+    return Lake(root, table)
+
+
+def make_folders(root: Path) -> None:
+    """Make the folders of a lake.
+
+    Raises:
+        TelemetryError: they cannot be made.
+    """
+    try:
+        for folder in (*FOLDERS, *(f"{TABLE}/kind={kind}" for kind in KINDS)):
+            (root / folder).mkdir(parents=True, exist_ok=True)
     except OSError as refused:
-        raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
-    return open_lake(root) if (root / MANIFEST).exists() else Lake(root)
+        raise unwritable(root, refused) from None
+
+
+def unwritable(root: Path, refused: Exception) -> TelemetryError:
+    """The error that says why a lake cannot be written."""
+    told = getattr(refused, "strerror", None) or str(refused).splitlines()[0]
+    return TelemetryError(f"{root}: cannot write the lake: {told}")
 
 
 def _strange_folder(root: Path) -> str:
-    """The folder in which something lies that an ingest into a new lake does not leave; or ""."""
-    for folder in FOLDERS:
-        try:
-            names = os.listdir(root / folder)
-        except OSError:
-            continue  # none there, or none that can be made: then making it says why
-        # Work lists come before the manifest does; nothing else.
-        if any(folder != "plans" or not OWN_NAMES[folder].fullmatch(name) for name in names):
-            return folder
+    """The folder in which something lies that the first steps of an ingest do not leave."""
+    for folder in (TABLE, PACKS, PLANS):
+        for _, _, names in os.walk(root / folder):
+            if names:
+                return folder
     return ""
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the lake for one ingest; another that comes meanwhile is refused."""
-    try:
-        handle = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as refused:
-        raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TelemetryError(f"{root}: another ingest is writing this lake; wait") from None
-        yield
-    finally:
-        os.close(handle)
-
-
-def begin(lake: Lake) -> None:
-    """Give a new lake its manifest, before its first part: then all that lies in it is its own.
-
-    Raises:
-        TelemetryError: the lake's folder cannot be written.
-    """
-    if not (lake.root / MANIFEST).exists():
-        publish(lake)
-
-
-def publish(lake: Lake) -> None:
-    """Make the lake's state the one that counts: a durable temporary file, then a rename.
-
-    Raises:
-        TelemetryError: the lake's folder cannot be written.
-    """
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "parts": [asdict(part) for part in lake.parts],
-        "names": lake.names,
-        "clocks": lake.clocks,
-    }
-    path = lake.root / MANIFEST
-    try:
-        atomic_write(path, json.dumps(manifest, indent=1, sort_keys=True), durable=True)
-    except OSError as refused:
-        raise TelemetryError(
-            f"{path}: cannot write it: {refused.strerror}; nothing changed"
-        ) from None
-
-
-def sweep(lake: Lake, keep: Collection[Path] = ()) -> int:
-    """Remove files that the manifest does not name (a killed ingest's, or superseded ones).
-
-    Files with other names than an ingest gives are somebody's own and stay, and so do those
-    in `keep` (resolved paths) and folders with one of these in them.
-    """
-    named = {part.path(table) for part in lake.parts for table in TABLES if part.has(table)}
-    named |= {pack for part in lake.parts for pack in part.packs} | {lake.clocks}
-    removed = 0
-    for folder in FOLDERS:
-        for path in sorted((lake.root / folder).iterdir()):
-            own = OWN_NAMES[folder].fullmatch(path.name)
-            if not own or f"{folder}/{path.name}" in named or path in keep:
-                continue
-            if not path.is_dir() or path.is_symlink():
-                path.unlink(missing_ok=True)
-            elif not any(kept.is_relative_to(path) for kept in keep):
-                shutil.rmtree(path, ignore_errors=True)
-            removed += 1
-    return removed
-
-
-def append(
-    root: Path,
-    rows: Mapping[str, Iterable[Mapping[str, Any]]],
-    origin: str,
-    names: Mapping[str, Mapping[str, str]] | None = None,
-    look: Callable[[Lake], None] | None = None,
-) -> bool:
-    """Add rows that do not come from segments, as one part; False: the lake has this origin.
-
-    Args:
-        root: the lake's folder; made if it is not there.
-        rows: by table; missing columns are null.
-        origin: names the content, so that the same is not added twice.
-        names: device -> `name`, `carriers`, `board`.
-        look: called with the lake, which is held, before anything is written; may refuse.
-
-    Raises:
-        TelemetryError: the lake cannot be written, or a row does not fit its table.
-    """
-    root = local_path(root).resolve()
-    lake = create_lake(root)
-    with locked(root):
-        lake = create_lake(root)
-        if any(part.origin == origin for part in lake.parts):
-            return False
-        if look is not None:
-            look(lake)
-        part = Part(id="import-" + hashlib.sha256(origin.encode()).hexdigest()[:16], origin=origin)
-        filled = {table: _filled(origin, table, listed) for table, listed in rows.items()}
-        begin(lake)
-        for table, whole in filled.items():
-            part.counts[table] = whole.num_rows
-            if whole.num_rows:
-                write_table(root / part.path(table), whole)
-        lake.parts.append(part)
-        lake.names.update({device: dict(facts) for device, facts in (names or {}).items()})
-        publish(lake)
-    return True
-
-
-def _filled(origin: str, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    try:
-        return pa.Table.from_pylist(list(rows), schema=TABLES[table])
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
-        raise TelemetryError(f"{origin}: {table}: {wrong}") from None
-
-
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write a small table as a Parquet file, durably.
-
-    Raises:
-        TelemetryError: it cannot be written.
-    """
-    try:
-        pq.write_table(table, path, compression="zstd", store_schema=False)
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-    except OSError as refused:
-        raise TelemetryError(f"{path}: cannot write the lake: {refused}") from None

@@ -1,8 +1,9 @@
-"""Checked blocks to what they add up to: one row per stretch of blocks with nothing missing.
+"""Checked blocks to what they add up to: one row per piece of a copy of a segment.
 
-A partial says what a stretch of a boot's blocks contributes to the tables: time per power state,
-counters, lows, first and last readings. Partials of one boot are put together in `fold`, however
-the log was cut, so a log can be worked off in pieces of bounded size and at different times.
+An undamaged copy is one piece; of a damaged one each good block is. A piece says what its blocks
+contribute to the tables: time per power state, counters, lows, first and last readings. Which
+pieces count is decided in `combine`, and `fold` puts those of a boot together, in whatever order
+and at whatever times they were made.
 All arrays hold many devices; there is no Python step per device, segment or block.
 """
 
@@ -45,18 +46,23 @@ _KIND[[codes.HEAP_LOW, codes.BATTERY, codes.BOOT, codes.ERROR, codes.DESCRIPTOR]
 
 @dataclass(slots=True)
 class Partials:
-    """Parallel arrays with a row per stretch, in order of (unit, number_from, block_from).
+    """Parallel arrays with a row per piece, in order of (unit, number, block_from).
 
-    Times are ms since the boot. `after_own[:, s]` is the time in state s behind the last
-    counter of s in the stretch, `after_any[:, s]` behind its last counter of any state.
-    NONE stands for what is not in the stretch. `counters` are the highest values, 0: none.
+    `copy` indexes the copies that came with them. Times are ms since the boot. `event_first_ms`
+    and `event_last_ms` are of events; `first_ms` and `last_ms` also of blocks without any.
+    `after_own[:, s]` is the time in state s behind the last counter of s in the piece,
+    `after_any[:, s]` behind its last counter of any state. NONE stands for what is not in the
+    piece. `counters` are the highest values, 0: none.
     """
 
+    copy: Ints
     unit: Ints
-    number_from: Ints
+    number: Ints
     block_from: Ints
-    number_to: Ints
     block_to: Ints
+    events: Ints
+    event_first_ms: Ints
+    event_last_ms: Ints
     first_ms: Ints
     last_ms: Ints
     state_first_ms: Ints
@@ -83,29 +89,44 @@ class Partials:
         return Partials(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def join_partials(pieces: list[Partials]) -> Partials:
-    """All rows of several, brought in order."""
-    if len(pieces) == 1:
-        return pieces[0]
-    whole = Partials(
-        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Partials))
-    )
-    return whole.take(np.lexsort((whole.block_from, whole.number_from, whole.unit)))
-
-
 @dataclass(slots=True)
-class Families:
-    """Parallel arrays with a row per segment, in order of (unit, number).
+class Copies:
+    """Parallel arrays with a row per copy of a segment, in order of (unit, number, rank).
 
-    `good` has a bit per good block, `crcs` a column per block. `offset_ms` is wall clock less
-    ms since boot by the segment's own anchor, with its uncertainty; NONE where not known.
+    `blocks` is how many the copy should have, `good` has a bit per good block, `crcs` a column
+    per block. The anchor `wall_ms` is of the first block's time `t0_ms`; NONE where not known.
     """
 
     unit: Ints
     number: Ints
     blocks: Ints
     good: Ints
+    damaged: Flags
     crcs: npt.NDArray[np.uint32]
+    wall_ms: Ints
+    wall_uncertainty_ms: Ints
+    t0_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def take(self, chosen: Ints | Flags | slice) -> Copies:
+        """Some of the rows."""
+        return Copies(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+@dataclass(slots=True)
+class Families:
+    """Parallel arrays with a row per segment, in order of (unit, number).
+
+    `good` has a bit per good block. `offset_ms` is wall clock less ms since boot by the
+    segment's own anchor, with its uncertainty; NONE where not known.
+    """
+
+    unit: Ints
+    number: Ints
+    blocks: Ints
+    good: Ints
     copies: Ints
     events: Ints
     first_ms: Ints
@@ -121,46 +142,15 @@ class Families:
         return Families(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def join_families(pieces: list[Families]) -> Families:
-    """All rows of several, brought in order; what several say of one segment is put together."""
-    if len(pieces) == 1:
-        return pieces[0]
-    whole = Families(
-        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Families))
-    )
-    sure = np.where(whole.uncertainty_ms == NONE, _MOST, whole.uncertainty_ms)
-    sure = np.where(whole.offset_ms == NONE, _MOST, sure)
-    # The best anchor first; without an offset behind those with one.
-    nothing = whole.offset_ms == NONE
-    whole = whole.take(np.lexsort((sure, nothing, whole.number, whole.unit)))
-    key = whole.unit << 32 | whole.number
-    begins = np.flatnonzero(np.concatenate((np.ones(min(1, len(key)), bool), np.diff(key) != 0)))
-    if len(begins) == len(key):
-        return whole
-    first = np.where(whole.first_ms == NONE, _MOST, whole.first_ms)
-    first = np.minimum.reduceat(first, begins)
-    return Families(
-        whole.unit[begins],
-        whole.number[begins],
-        np.maximum.reduceat(whole.blocks, begins),
-        np.bitwise_or.reduceat(whole.good, begins),
-        np.maximum.reduceat(whole.crcs, begins),
-        np.add.reduceat(whole.copies, begins),
-        np.add.reduceat(whole.events, begins),
-        np.where(first == _MOST, NONE, first),
-        np.maximum.reduceat(whole.last_ms, begins),
-        whole.offset_ms[begins],
-        whole.uncertainty_ms[begins],
-    )
-
-
 @dataclass(slots=True)
 class Happenings:
-    """Message events, each once with its count, or battery readings; parallel arrays.
+    """Message events, each once a piece with its count, or battery readings; parallel arrays.
 
-    For a battery reading `what` is the mV and the other columns are 0.
+    `piece` indexes the pieces that came with them. For a battery reading `what` is the mV and
+    the other columns are 0.
     """
 
+    piece: Ints
     unit: Ints
     what: Ints  # message id << 11 | event << 8 | peer
     time_ms: Ints
@@ -177,21 +167,12 @@ class Happenings:
         return Happenings(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def join_happenings(pieces: list[Happenings]) -> Happenings:
-    """All rows of several, one after the other."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return Happenings(
-        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Happenings))
-    )
-
-
 @dataclass(slots=True)
 class Sums:
     """What a chunk adds up to."""
 
     partials: Partials
-    families: Families
+    copies: Copies
     messages: Happenings
     battery: Happenings
     events: int
@@ -206,58 +187,6 @@ class Boots:
     families: Families
     messages: Happenings
     battery: Happenings
-
-
-def split_sums(sums: Sums, limit: int) -> tuple[Sums, Sums]:
-    """What is of the units below `limit`, and the rest; `events` stay with the first."""
-
-    def cut(unit: Ints) -> tuple[slice, slice]:
-        place = int(np.searchsorted(unit, limit))
-        return slice(0, place), slice(place, None)
-
-    cuts = [
-        cut(piece.unit) for piece in (sums.partials, sums.families, sums.messages, sums.battery)
-    ]
-    early, late = (
-        Sums(
-            sums.partials.take(cuts[0][side]),
-            sums.families.take(cuts[1][side]),
-            sums.messages.take(cuts[2][side]),
-            sums.battery.take(cuts[3][side]),
-            0 if side else sums.events,
-        )
-        for side in (0, 1)
-    )
-    return early, late
-
-
-def join_boots(pieces: list[Sums]) -> Boots:
-    """Whole boots from what chunks and earlier ingests say of them."""
-    families = join_families([piece.families for piece in pieces])
-    messages = join_happenings([piece.messages for piece in pieces])
-    battery = join_happenings([piece.battery for piece in pieces])
-    if len(pieces) > 1:
-        messages = _once(messages, [piece.messages for piece in pieces])
-        battery = battery.take(np.lexsort((battery.number, battery.time_ms, battery.unit)))
-    return Boots(
-        np.unique(families.unit),
-        join_partials([piece.partials for piece in pieces]),
-        families,
-        messages,
-        battery,
-    )
-
-
-def _once(messages: Happenings, pieces: list[Happenings]) -> Happenings:
-    """The rows with those of boots that several pieces tell of put together."""
-    told = np.concatenate([np.unique(piece.unit) for piece in pieces])
-    units, times = np.unique(told, return_counts=True)
-    shared = np.isin(messages.unit, units[times > 1])
-    again = messages.take(shared)
-    again = again.take(np.lexsort((again.number, again.time_ms)))
-    whole = join_happenings([messages.take(~shared), first_and_count(again)])
-    # A boot's rows are together in one piece or in `again`, in order.
-    return whole.take(np.argsort(whole.unit, kind="stable"))
 
 
 @dataclass(slots=True)
@@ -292,7 +221,6 @@ class Reader:
         self.flat = self.words.reshape(-1)
         self.unit = entries.unit[owner]
         self.number = entries.number[owner]
-        self.family = entries.family[owner]
         head = self.words[:, :3].astype(np.int64)
         self.count = head[:, 0] >> 8 & 0xFF
         self.t0_ms = head[:, 1] >> 16 | head[:, 2] << 16
@@ -313,18 +241,12 @@ class Reader:
         return self.t0_ms + first_dt, self.t0_ms + last_dt
 
     def _begins(self) -> Flags:
-        """Which blocks do not go on from the block before.
-
-        A segment with fewer blocks than fit may turn out to be cut when a longer copy comes:
-        what follows it begins a row of its own, and `fold` decides.
-        """
-        position, number = self.chunk.position, self.number
-        follows = np.zeros(len(position), dtype=np.bool_)
-        if len(position):
-            within = (self.family[1:] == self.family[:-1]) & (position[1:] == position[:-1] + 1)
-            across = (self.unit[1:] == self.unit[:-1]) & (number[1:] == number[:-1] + 1)
-            across &= (position[1:] == 0) & (position[:-1] == BOX_BLOCKS_MAX - 1)
-            follows[1:] = within | across
+        """Which blocks begin a piece: the first of a copy, and each of a damaged one."""
+        owner = self.chunk.owner
+        whole = ~damaged_entries(self.chunk)
+        follows = np.zeros(len(owner), dtype=np.bool_)
+        if len(owner):
+            follows[1:] = (owner[1:] == owner[:-1]) & whole[owner[1:]]
         return ~follows
 
     def _kinds(self) -> npt.NDArray[np.uint8]:
@@ -361,7 +283,7 @@ def add_up(chunk: Chunk) -> Sums:
     rare, rare_codes = reader.select(_RARE)
     return Sums(
         partials=_partials(reader, rare, rare_codes),
-        families=_families(reader),
+        copies=_copies(reader),
         messages=_messages(reader),
         battery=_battery(reader, rare.take(rare_codes == codes.BATTERY)),
         events=int(reader.count.sum()),
@@ -374,14 +296,23 @@ def _partials(reader: Reader, rare: _Events, rare_codes: npt.NDArray[np.uint8]) 
     ends = np.append(starts[1:], len(reader.unit)) - 1 if rows else starts
     position = reader.chunk.position
     last_ms = reader.last_ms[ends]
+    events = np.add.reduceat(reader.count, starts) if rows else starts
+    # Of blocks without events nothing is the first or the last.
+    first = np.where(reader.count > 0, reader.first_ms, _MOST)
+    last = np.where(reader.count > 0, reader.last_ms, NONE)
+    first = np.minimum.reduceat(first, starts) if rows else starts
+    last = np.maximum.reduceat(last, starts) if rows else starts
     counters, counted, counted_any = _counters(reader, rows)
     states = _states(reader, last_ms, counted, counted_any)
     return Partials(
+        reader.chunk.owner[starts],
         reader.unit[starts],
         reader.number[starts],
         position[starts],
-        reader.number[ends],
         position[ends],
+        events,
+        np.where(first == _MOST, NONE, first),
+        last,
         reader.first_ms[starts],
         last_ms,
         *states,
@@ -471,66 +402,34 @@ def _rare(
     return heap, mv_first, mv_last, mv_low, cause, errors, descriptors
 
 
-def _families(reader: Reader) -> Families:
-    """The segments of a chunk, also those without a single good block."""
+def damaged_entries(chunk: Chunk) -> Flags:
+    """Which entries of a chunk have a place that could not be used."""
+    damaged = np.zeros(len(chunk.entries), dtype=np.bool_)
+    damaged[[damage.entry for damage in chunk.damages]] = True
+    return damaged
+
+
+def _copies(reader: Reader) -> Copies:
+    """The copies of a chunk, also those without a single good block."""
     chunk, entries = reader.chunk, reader.chunk.entries
-    kept = np.ones(len(entries), dtype=np.bool_)
-    kept[list(chunk.left_out)] = False
-    at = np.flatnonzero(kept)
-    begins = np.concatenate((np.ones(min(1, len(at)), np.bool_), np.diff(entries.family[at]) != 0))
-    heads = np.flatnonzero(begins)
-    rows = len(heads)
-    ids = entries.family[at[heads]]
-    row_of = np.searchsorted(ids, reader.family)
-    first = np.full(rows, np.iinfo(np.int64).max)
-    last = np.full(rows, NONE)
-    has = reader.count > 0
-    np.minimum.at(first, row_of[has], reader.first_ms[has])
-    np.maximum.at(last, row_of[has], reader.last_ms[has])
-    first[last == NONE] = NONE
+    rows = len(entries)
     good = np.zeros(rows, dtype=np.int64)
-    np.bitwise_or.at(good, row_of, np.int64(1) << chunk.position)
+    np.bitwise_or.at(good, chunk.owner, np.int64(1) << chunk.position)
     crcs = np.zeros((rows, BOX_BLOCKS_MAX), dtype=np.uint32)
-    crcs[row_of, chunk.position] = chunk.crcs
-    offset, spread = _anchors(reader, at, np.cumsum(begins) - 1, row_of, rows)
-    return Families(
-        unit=entries.unit[at[heads]],
-        number=entries.number[at[heads]],
-        blocks=np.maximum.reduceat(chunk.blocks_of[at], heads) if rows else heads,
-        good=good,
-        crcs=crcs,
-        copies=np.diff(np.append(heads, len(at))),
-        events=np.bincount(row_of, weights=reader.count, minlength=rows).astype(np.int64),
-        first_ms=first,
-        last_ms=last,
-        offset_ms=offset,
-        uncertainty_ms=spread,
-    )
-
-
-def _anchors(
-    reader: Reader, at: Ints, row_of_entry: Ints, row_of: Ints, rows: int
-) -> tuple[Ints, Ints]:
-    """Wall offset and uncertainty of each segment by the best header among its copies.
-
-    The anchor belongs to the first block's t0: where that block is lost, it is useless.
-    """
+    crcs[chunk.owner, chunk.position] = chunk.crcs
     t0 = np.full(rows, NONE)
-    first = reader.chunk.position == 0
-    t0[row_of[first]] = reader.t0_ms[first]
-    entries = reader.chunk.entries
-    wall, spread = entries.wall_ms[at], entries.wall_uncertainty_ms[at]
-    rank = np.where(spread == NONE, np.iinfo(np.int64).max, spread)
-    # The best comes last and so stays.
-    order = np.lexsort((np.arange(len(at))[::-1], -rank, row_of_entry))
-    order = order[wall[order] != NONE]
-    offset, uncertainty = np.full(rows, NONE), np.full(rows, NONE)
-    offset[row_of_entry[order]] = wall[order]
-    uncertainty[row_of_entry[order]] = spread[order]
-    usable = (offset != NONE) & (t0 != NONE)
-    return (
-        np.where(usable, offset - np.where(usable, t0, 0), NONE),
-        np.where(usable, uncertainty, NONE),
+    first = chunk.position == 0
+    t0[chunk.owner[first]] = reader.t0_ms[first]
+    return Copies(
+        unit=entries.unit,
+        number=entries.number,
+        blocks=chunk.blocks_of,
+        good=good,
+        damaged=damaged_entries(chunk),
+        crcs=crcs,
+        wall_ms=entries.wall_ms,
+        wall_uncertainty_ms=entries.wall_uncertainty_ms,
+        t0_ms=t0,
     )
 
 
@@ -540,6 +439,7 @@ def _messages(reader: Reader) -> Happenings:
     sent, offered = event_codes == _SENT, event_codes == _OFFERED
     return first_and_count(
         Happenings(
+            piece=events.stretch,
             unit=reader.unit[events.block],
             what=events.c << 11 | kind << 8 | events.a,
             time_ms=events.time_ms,
@@ -547,7 +447,8 @@ def _messages(reader: Reader) -> Happenings:
             count=np.ones(len(kind), dtype=np.int64),
             first_sends=((sent | offered) & (events.b == 1)).astype(np.int64),
             b_max=np.where(sent | offered | np.isin(event_codes, _GROUPED), events.b, 0),
-        )
+        ),
+        events.stretch,
     )
 
 
@@ -556,19 +457,23 @@ _SENT, _OFFERED = _CODES["sent"], _CODES["offered"]
 _GROUPED = [_CODES[name] for name in codes.GROUP_EVENTS]
 
 
-def first_and_count(rows: Happenings) -> Happenings:
-    """Each (unit, what) once: the first in time, the sums of counts, the highest b."""
+def first_and_count(rows: Happenings, within: Ints) -> Happenings:
+    """Each `what` once in each of `within`: the first, the sums of counts, the highest b.
+
+    The rows are in order of time in each of `within`, which are whole numbers in order.
+    """
     if len(rows) == 0:
         return rows
-    low = int(rows.unit.min())
-    assert int(rows.unit.max()) - low < 1 << 20
-    key = (rows.unit - low) << 43 | rows.what
+    low = int(within.min())
+    assert int(within.max()) - low < 1 << 20
+    key = (within - low) << 43 | rows.what
     order = np.argsort(key)
     key = key[order]
     begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     # The sort is not stable, which is faster: the first is found by its place.
     head = np.minimum.reduceat(order, begins)
     return Happenings(
+        piece=rows.piece[head],
         unit=rows.unit[head],
         what=rows.what[head],
         time_ms=np.minimum.reduceat(rows.time_ms[order], begins),
@@ -582,6 +487,7 @@ def first_and_count(rows: Happenings) -> Happenings:
 def _battery(reader: Reader, events: _Events) -> Happenings:
     zeros = np.zeros(len(events.b), dtype=np.int64)
     return Happenings(
+        events.stretch,
         reader.unit[events.block],
         events.b,
         events.time_ms,

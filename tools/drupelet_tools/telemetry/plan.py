@@ -1,4 +1,4 @@
-"""What an ingest has to do: segments that are new, sorted out by boot and dealt to groups.
+"""What an ingest has to do: segments that are new, in order of boot and dealt to groups.
 
 Only heads have been read so far. A copy of a segment that the lake has whole is left out here,
 before a row of it exists.
@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_tools.telemetry.decode import NONE, Flags, Ints
+from drupelet_tools.telemetry.choose import REASON_FAR, beyond_a_leap
+from drupelet_tools.telemetry.decode import Flags, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.inputs import UNNAMED, Listing, names_of
-from drupelet_tools.telemetry.lake import Lake
+from drupelet_tools.telemetry.schemas import FILES, KEY
 
 # A smaller group is not worth a task; a larger one is dealt out further, for what a worker holds
 # grows a little with its group.
@@ -26,10 +27,8 @@ GROUP_BYTES_MIN = 1 << 20
 GROUP_BYTES_MAX = 24 << 20
 GROUPS_MAX = 4096
 _PIECE_SIZE = 1 << 20
-# A segment has 544 bytes at least, so a greater leap says that a boot lost 36 MB of black boxes
-# and went on: no board's flash holds that. Its number is damaged or a lie.
-NUMBER_GAP_MAX = 1 << 16
-REASON_FAR = f"its number is more than {NUMBER_GAP_MAX:,} beyond the last one of its boot"
+# What is known where there is no lake.
+NOTHING = FILES[KEY].empty_table()
 # Files below this go into a pack of the lake: an inbox of thousands is slow to read again.
 SMALL_FILE_BYTES = 1 << 20
 
@@ -49,7 +48,6 @@ ENTRY = pa.schema(
         ("unit", pa.int64()),
         ("family", pa.int64()),
         ("alternate", pa.bool_()),  # the copy before it seems to be the same
-        ("renewed", pa.bool_()),  # the lake has some of this boot
         ("small", pa.bool_()),  # of a small file: it goes into a pack of the lake
     ]
 )
@@ -57,10 +55,10 @@ ENTRY = pa.schema(
 
 @dataclass(slots=True)
 class Unnamed:
-    """Places without a readable header, which no device can be given: rows for two tables."""
+    """Places that are no segment of a device: rows of `quarantine`, and what to know them by."""
 
     quarantine: list[dict[str, Any]] = field(default_factory=list)
-    sources: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -74,32 +72,47 @@ class Plan:
     unnamed: Unnamed
 
 
-def make_plan(listing: Listing, lake: Lake, parallelism: int) -> Plan:
+def make_plan(listing: Listing, known: pa.Table, parallelism: int) -> Plan:
     """Work out what is new and deal it to groups of about equal size; a boot is never split.
 
+    Args:
+        listing: what was found.
+        known: rows of keys, of all its devices and of places without one.
+        parallelism: how many groups there should be at least.
+
     Raises:
-        TelemetryError: a damaged place or the lake cannot be read.
+        TelemetryError: a damaged place cannot be read.
     """
-    mine = [UNNAMED, *names_of(np.unique(listing.device[listing.ok]))]
-    columns = [*_KEY, "damaged", "content_crc"]
-    known = lake.read("sources", columns, pc.field("device").isin(mine))
-    known = known.set_column(1, "boot", pc.cast(known["boot"], pa.int64()))
-    rows = np.flatnonzero(listing.ok)
-    entries = _entries(listing, rows)
-    far = _far_beyond(entries, known)
-    for row in rows[far].tolist():
-        listing.reason[row] = REASON_FAR
+    entries = _entries(listing, np.flatnonzero(listing.ok))
     unnamed = _unnamed(listing, known)
     count = len(listing)
     # A large fleet's listing takes as much memory as what follows.
-    del listing, rows
-    entries = _leave_known(entries.filter(pa.array(~far)), known)
-    repeated = count - len(unnamed.sources) - entries.num_rows
+    del listing
+    entries = _leave_known(entries, known)
+    repeated = count - len(unnamed.keys) - entries.num_rows
     entries = _sorted(entries)
-    if known.num_rows and entries.num_rows:
-        entries = _mark_renewed(entries, known)
     devices = set(pc.unique(entries["device"]).to_pylist()) if entries.num_rows else set()
     return Plan(count, repeated, devices, _deal(entries, parallelism), unnamed)
+
+
+def leave_far(plan: Plan) -> Plan:
+    """Without segments whose number cannot be, which become rows of `quarantine`.
+
+    For who reads segments without a lake; of a lake they are left out as it is read.
+    """
+    groups = []
+    for dealt in plan.groups:
+        group = dealt
+        far = beyond_a_leap(group["unit"].to_numpy(), group["number"].to_numpy())
+        if far.any():
+            columns = ["device", "boot", "number", "file", "offset"]
+            for row in group.filter(pa.array(far)).select(columns).to_pylist():
+                plan.unnamed.quarantine.append({**row, "reason": REASON_FAR})
+            group = dealt.filter(pa.array(~far))
+        if group.num_rows:
+            groups.append(group)
+    plan.groups = groups
+    return plan
 
 
 def deal(listing: Listing, rows: Ints, parallelism: int) -> list[pa.Table]:
@@ -129,34 +142,12 @@ def _entries(listing: Listing, rows: Ints) -> pa.Table:
     return pa.table(columns)
 
 
-def _far_beyond(entries: pa.Table, known: pa.Table) -> Flags:
-    """Which entries' numbers are too far beyond those of their boot, with all behind them."""
-    far = np.zeros(entries.num_rows, dtype=np.bool_)
-    if entries.num_rows == 0 or pc.max(entries["number"]).as_py() <= NUMBER_GAP_MAX:
-        return far
-    keys = ["device", "boot", "number"]
-    held = known.filter(pc.not_equal(known["device"], UNNAMED)).select(keys)
-    row = np.concatenate((np.arange(entries.num_rows), np.full(held.num_rows, -1)))
-    # One type of column for both: the entries' devices may be a dictionary.
-    schema = pa.schema([("device", pa.string()), ("boot", pa.int64()), ("number", pa.int64())])
-    both = pa.concat_tables([entries.select(keys).cast(schema), held.cast(schema)])
-    both = both.append_column("row", pa.array(row)).sort_by([(key, "ascending") for key in keys])
-    device = both["device"].combine_chunks().dictionary_encode().indices.to_numpy()
-    number, row = both["number"].to_numpy(), both["row"].to_numpy()
-    same_unit = _same(device) & _same(both["boot"].to_numpy())
-    before = np.where(same_unit, np.concatenate(([0], number[:-1])), -1)
-    leaps = np.cumsum(number - before > NUMBER_GAP_MAX)
-    first = np.maximum.accumulate(np.where(same_unit, 0, np.arange(len(row))))
-    at_first = (number - before > NUMBER_GAP_MAX)[first]
-    beyond = leaps - leaps[first] + at_first > 0
-    far[row[beyond & (row >= 0)]] = True
-    return far
-
-
 def _leave_known(entries: pa.Table, known: pa.Table) -> pa.Table:
     """Without the copies that the lake has whole, or has just as damaged."""
+    known = known.filter(pc.is_valid(known["number"]))
     if known.num_rows == 0 or entries.num_rows == 0:
         return entries
+    known = known.set_column(1, "boot", pc.cast(known["boot"], pa.int64()))
     whole = known.filter(pc.invert(known["damaged"])).select(_KEY)
     entries = entries.join(whole, _KEY, join_type="left anti")
     damaged = known.filter(known["damaged"])
@@ -214,25 +205,12 @@ def _sorted(entries: pa.Table) -> pa.Table:
         alternate &= _same(entries[name].to_numpy())
     entries = entries.append_column("unit", pa.array(np.cumsum(~same_unit) - 1))
     entries = entries.append_column("family", pa.array(np.cumsum(~same_family) - 1))
-    entries = entries.append_column("alternate", pa.array(alternate))
-    return entries.append_column("renewed", pa.array(np.zeros(rows, dtype=np.bool_)))
+    return entries.append_column("alternate", pa.array(alternate))
 
 
 def _same(values: Any) -> Flags:  # noqa: ANN401 - an array of any type
     """Which values equal the one before."""
     return np.concatenate(([False], values[1:] == values[:-1]))
-
-
-def _mark_renewed(entries: pa.Table, known: pa.Table) -> pa.Table:
-    boots = known.select(["device", "boot"]).group_by(["device", "boot"]).aggregate([])
-    held = set(zip(boots["device"].to_pylist(), boots["boot"].to_pylist(), strict=True))
-    unit = entries["unit"].to_numpy()
-    first = np.flatnonzero(~_same(unit))
-    heads = entries.take(pa.array(first))
-    keys = zip(heads["device"].to_pylist(), heads["boot"].to_pylist(), strict=True)
-    renewed = np.array([key in held for key in keys], dtype=np.bool_)
-    place = entries.schema.get_field_index("renewed")
-    return entries.set_column(place, "renewed", pa.array(renewed[unit]))
 
 
 def _deal(entries: pa.Table, parallelism: int) -> list[pa.Table]:
@@ -254,12 +232,11 @@ def _deal(entries: pa.Table, parallelism: int) -> list[pa.Table]:
 
 
 def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
-    """Rows for the places that are no segment, or none to believe, and not noted yet.
-
-    Their `sources` name no device: so one that is to be believed later is news then.
-    """
+    """Rows for the places that are no segment, or none to believe, and not noted yet."""
     unnamed = Unnamed()
-    mine = known.filter(pc.equal(known["device"], UNNAMED))
+    mine = known.filter(
+        pc.and_(pc.equal(known["device"], UNNAMED), pc.is_valid(known["content_crc"]))
+    )
     seen = set(zip(mine["content_crc"].to_pylist(), mine["size"].to_pylist(), strict=True))
     for row, reason in sorted(listing.reason.items()):
         file = listing.files[int(listing.file[row])]
@@ -268,18 +245,8 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
         if (content, size) in seen:
             continue
         seen.add((content, size))
-        place = {"device": UNNAMED, "file": file, "offset": offset}
-        bad_row = {**place, "reason": reason}
-        if listing.ok[row]:
-            name = names_of(listing.device[row : row + 1])[0]
-            bad_row |= {"device": name, "boot": int(listing.boot[row])}
-            bad_row |= {"number": int(listing.number[row])}
-        unnamed.quarantine.append(bad_row)
-        unnamed.sources.append({**place, "size": size, "content_crc": content, "damaged": True})
+        identity = {"content_crc": content, "size": size}
+        place = {"device": UNNAMED, "file": file, "offset": offset, "reason": reason}
+        unnamed.quarantine.append({**place, **identity})
+        unnamed.keys.append({"device": UNNAMED, **identity, "damaged": True})
     return unnamed
-
-
-def null_if_none(values: Ints) -> pa.Array:
-    """Whole numbers as an Arrow array; NONE becomes null."""
-    missing = values == NONE
-    return pa.array(values, mask=missing) if missing.any() else pa.array(values)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from drupelet_tools.telemetry import codes
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _REAL = pa.float64()
@@ -105,48 +105,86 @@ TABLES: dict[str, pa.Schema] = {
         pack=_TEXT,
         pack_offset=_LONG,
     ),
-    # What the next ingest needs of a boot to go on with it (telemetry/partials.py).
-    "partials": _schema(
-        **_BOOT,
-        **dict.fromkeys(
-            ("number_from", "block_from", "number_to", "block_to", "first_ms", "last_ms"), _LONG
-        ),
-        state_first_ms=_LONG,
-        state_last=_LONG,
-        **dict.fromkeys(("state_ms", "after_own", "after_any", "counted_ms"), pa.list_(_LONG)),
-        counted_any_ms=_LONG,
-        counter=pa.list_(_INT),
-        counter_value=pa.list_(_LONG),
-        heap_low=_LONG,
-        battery_first_mv=_LONG,
-        battery_last_mv=_LONG,
-        battery_low_mv=_LONG,
-        reset_cause=_LONG,
-        errors=_LONG,
-        descriptors=pa.list_(_LONG),
-    ),
-    "families": _schema(
-        **_BOOT,
-        number=_LONG,
-        blocks=_LONG,
-        good=_LONG,
-        crcs=pa.list_(_LONG),
-        copies=_LONG,
-        events=_LONG,
-        first_ms=_LONG,
-        last_ms=_LONG,
-        offset_ms=_LONG,
-        uncertainty_ms=_LONG,
-    ),
-    "renewed": _schema(**_BOOT),
 }
 DEVICES = _schema(device=_TEXT, name=_TEXT, carriers=_TEXT, board=_TEXT)
 
-# Tables whose rows of a boot are written anew when the boot has news; the others only grow.
-BOOT_TABLES = frozenset(
-    ("segments", "state_time", "traffic", "messages", "battery", "health", "partials", "families")
-)
 # Tables whose wall times come from `clocks` where a boot had no anchor of its own.
 WALL_TABLES = frozenset(("segments", "messages", "battery"))
-# Tables that are for the ingest itself; `query` shows them too.
-INNER_TABLES = frozenset(("sources", "partials", "families", "renewed"))
+# Tables that say where rows came from; `query` shows them too.
+INNER_TABLES = frozenset(("sources",))
+
+# --- the rows of the Delta table, one set of columns for all kinds ---
+
+PIECE, KEY, TOLD = "piece", "key", "told"
+KINDS = (PIECE, KEY, TOLD)
+
+
+def _list(**columns: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct(list(columns.items())))
+
+
+# What tells two copies of a segment apart; `content_crc` is null unless the copy is damaged.
+COPY_KEY = {
+    **_BOOT,
+    **dict.fromkeys(("number", "size", "header_crc", "first_crc", "content_crc"), _LONG),
+}
+_COPY = {
+    **COPY_KEY,
+    "damaged": _FLAG,
+    "file": _TEXT,
+    "offset": _LONG,
+    "pack": _TEXT,
+    "pack_offset": _LONG,
+    "taken_ms": _LONG,
+    "blocks": _LONG,
+    "good": _LONG,
+    "crcs": pa.list_(_LONG),
+    "wall_ms": _LONG,
+    "wall_uncertainty_ms": _LONG,
+    "t0_ms": _LONG,
+    "damages": _list(block=_INT, offset=_LONG, reason=_TEXT),
+}
+_SPAN = dict.fromkeys(
+    ("block_from", "block_to", "events", "event_first_ms", "event_last_ms"), _LONG
+)
+STATE_LISTS = ("state_ms", "after_own", "after_any", "counted_ms")
+SUMS = {
+    **dict.fromkeys(("first_ms", "last_ms", "state_first_ms", "state_last"), _LONG),
+    **dict.fromkeys(STATE_LISTS, pa.list_(_LONG)),
+    "counted_any_ms": _LONG,
+    "counter": pa.list_(_INT),
+    "counter_value": pa.list_(_LONG),
+    **dict.fromkeys(
+        ("heap_low", "battery_first_mv", "battery_last_mv", "battery_low_mv", "reset_cause",
+         "errors"),
+        _LONG,
+    ),
+    "descriptors": pa.list_(_LONG),
+}  # fmt: skip
+_LISTS = {
+    "messages": _list(
+        message=_LONG, event=_INT, peer=_INT, boot_ms=_LONG, count=_LONG, first_sends=_LONG,
+        b_max=_LONG,
+    ),
+    "battery": _list(boot_ms=_LONG, mv=_INT),
+    "event_rows": _list(block=_INT, boot_ms=_LONG, code=_INT, a=_INT, b=_INT, c=_LONG),
+}  # fmt: skip
+# `row` is JSON: a row of the reader's table `table`, or what a names file says of a device.
+_TOLD = {"origin": _TEXT, "table": _TEXT, "row": _TEXT}
+FILES: dict[str, pa.Schema] = {
+    PIECE: _schema(**_COPY, **_SPAN, **SUMS, **_LISTS),
+    KEY: _schema(**COPY_KEY, damaged=_FLAG, pack=_TEXT, taken_ms=_LONG, **_TOLD),
+    TOLD: _schema(**_BOOT, taken_ms=_LONG, **_TOLD),
+}
+DELTA = _schema(kind=_TEXT, **_COPY, **_SPAN, **SUMS, **_LISTS, **_TOLD)
+# Columns of pieces that a table is made of, beside those that say which pieces count.
+CHOICE = (*_COPY, *_SPAN)
+MADE_OF: dict[str, tuple[str, ...]] = {
+    "segments": (),
+    "quarantine": (),
+    "sources": (),
+    **dict.fromkeys(("state_time", "traffic", "health"), tuple(SUMS)),
+    "messages": ("messages",),
+    "battery": ("battery",),
+    "events": ("event_rows",),
+}

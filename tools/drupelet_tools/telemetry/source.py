@@ -46,12 +46,11 @@ from pyspark.sql.streaming.datasource import (
 
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
 from drupelet_host.base.local_path import local_path
-from drupelet_tools.telemetry import inputs, plan
+from drupelet_tools.telemetry import choose, inputs, plan
 from drupelet_tools.telemetry.columns import event_columns
 from drupelet_tools.telemetry.decode import Chunk, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.inputs import Listing
-from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.schemas import TABLES
 from drupelet_tools.telemetry.stream_offset import Key, Offset, content_key
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
@@ -166,7 +165,7 @@ def read_share(share: InputPartition, table: str) -> Iterator[pa.RecordBatch]:
     plain = Plain(pa.ipc.open_file(share.entries).read_all())
     files = Files(share.held)
     try:
-        for rows, chunk, _ in read_chunks(plain, files):
+        for rows, chunk in read_chunks(plain, files):
             table_of = _quarantine if table == "quarantine" else _events
             yield from table_of(plain, rows, chunk).combine_chunks().to_batches()
     finally:
@@ -189,7 +188,8 @@ def _quarantine(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
     places = []
     for damage in chunk.damages:
         row = int(rows[damage.entry])
-        _, number, file, offset = plain.place(row)
+        number, offset = int(plain.number[row]), int(plain.offset[row])
+        file = plain.files[int(plain.file_at[row])]
         if damage.block is not None:
             offset += BOX_HEADER_SIZE + damage.block * BLOCK_SIZE
         place = {"device": plain.device[row].as_py(), "boot": int(plain.boot[row])}
@@ -210,7 +210,7 @@ class BoxReader(DataSourceReader):
         with tempfile.TemporaryDirectory() as folder:
             exported = Path(folder).resolve()
             _, files = inputs.export_and_find(_paths(self.options), exported, _NO_LAKE)
-            work = plan.make_plan(inputs.scan(files), Lake(Path()), partitions)
+            work = plan.leave_far(plan.make_plan(inputs.scan(files), plan.NOTHING, partitions))
             shares = _shares(work.groups, exported)
         if table == "quarantine":
             shares.append(Share(rows=work.unnamed.quarantine))
@@ -258,7 +258,7 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for key, size, content in sorted(self._fresh(offset), key=_order):
             if offset.seen.has(key):
                 continue  # another copy
-            if key[2] - offset.seen.last(*key[:2]) > plan.NUMBER_GAP_MAX:
+            if key[2] - offset.seen.last(*key[:2]) > choose.NUMBER_GAP_MAX:
                 continue
             room -= size
             if room < 0 and offset.batch:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import session
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import Lake, open_lake
-from drupelet_tools.telemetry.schemas import BOOT_TABLES, TABLES, WALL_TABLES
+from drupelet_tools.telemetry.lake import Lake, Share, open_lake
+from drupelet_tools.telemetry.piece_file import TABLE
+from drupelet_tools.telemetry.schemas import FILES, PIECE, TABLES, WALL_TABLES
+
+Batches = Iterator[pa.RecordBatch]
 
 # What only looks. A query is run as a subquery, which the grammar does not let write; the others
 # are statements of their own, none of which changes anything.
 QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 READING = (*QUERIES, "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
+BATCH_ROWS = 1 << 16  # that a worker gives Spark at a time
 ROWS_MAX = 10_000  # what a terminal can want; larger results are for a job of one's own
 # A query can still run programs: by `TRANSFORM (…) USING '…'`, and any method of the JVM.
 _GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
@@ -46,7 +54,7 @@ def run(statement: str, lake: Path, cluster: session.Cluster) -> Found:
     """
     looking(statement)
     state = open_lake(local_path(lake).resolve())
-    if not state.parts:
+    if state.is_empty:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
     running = session.connect(cluster)
     try:
@@ -97,45 +105,54 @@ def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
 
 
 def register(spark: SparkSession, lake: Lake) -> None:
-    """Make a view of each table; rows that no longer count are left out."""
+    """Make a view of each table, and `pieces` of what they are made of."""
     for table in TABLES:
         _view(spark, lake, table).createOrReplaceTempView(table)
+    _pieces(spark, lake).createOrReplaceTempView("pieces")
     spark.createDataFrame(lake.read_devices()).createOrReplaceTempView("devices")
 
 
 def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
-    """The rows of a table that count, as `Lake.read` gives them."""
+    """The rows of a table, as `Lake.read` gives them; workers put them together."""
     if table == "clocks":
-        frames = [spark.read.parquet(str(lake.root / lake.clocks))] if lake.clocks else []
-    else:
-        frames = _frames(spark, lake, table)
-    if not frames:
-        return spark.createDataFrame(TABLES[table].empty_table())
-    union = frames[0]
-    for frame in frames[1:]:
-        union = union.unionByName(frame)
-    if table in WALL_TABLES and lake.clocks:
-        return _with_clocks(union, spark.read.parquet(str(lake.root / lake.clocks)))
+        return spark.createDataFrame(lake.clocks)
+    union = spark.createDataFrame(lake.told(table))
+    shares = lake.shares()
+    if shares:
+        schema = from_arrow_schema(TABLES[table])
+        # One row per partition, and each task takes the share with its number.
+        numbers = spark.range(0, len(shares), 1, len(shares))
+        union = numbers.mapInArrow(_puts_together(shares, table), schema).union(union)
+    if table in WALL_TABLES and lake.clocks.num_rows:
+        return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union
 
 
-def _frames(spark: SparkSession, lake: Lake, table: str) -> list[DataFrame]:
-    """One frame for the parts that count whole, and one for each that does not."""
-    whole = []
-    frames = []
-    for at, part in enumerate(lake.parts):
-        if not part.has(table):
-            continue
-        path = str(lake.root / part.path(table))
-        gone = lake.renewed_after(at) if table in BOOT_TABLES else None
-        if gone is None or gone.num_rows == 0:
-            whole.append(path)
-        else:
-            boots = spark.createDataFrame(gone)
-            frames.append(spark.read.parquet(path).join(boots, ["device", "boot"], "left_anti"))
-    if whole:
-        frames.insert(0, spark.read.parquet(*whole))
-    return frames
+def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batches]:
+    """The function that each worker runs over the numbers of its shares."""
+
+    def put_together(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from shares[number].table(table).to_batches(BATCH_ROWS)
+
+    return put_together
+
+
+def _pieces(spark: SparkSession, lake: Lake) -> DataFrame:
+    """The pieces as they are stored; a session that knows Delta reads the table itself."""
+    try:
+        frame = spark.read.format("delta").option("versionAsOf", lake.version)
+        stored = frame.load(str(lake.root / TABLE)).where(f"kind = '{PIECE}'")
+        return stored.select(FILES[PIECE].names)
+    except (PySparkException, Py4JError):
+        schema = from_arrow_schema(FILES[PIECE])
+        paths = lake.paths(PIECE)
+        return spark.read.schema(schema).parquet(*paths) if paths else _nothing(spark, schema)
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    return spark.createDataFrame([], schema)
 
 
 def _with_clocks(frame: DataFrame, clocks: DataFrame) -> DataFrame:

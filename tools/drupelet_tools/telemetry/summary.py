@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from drupelet_tools.telemetry import codes, decode
-from drupelet_tools.telemetry.decode import NONE, Chunk, Entries, Header, read_header
+from drupelet_tools.telemetry.choose import Choice, Spans, choose
+from drupelet_tools.telemetry.decode import (
+    NONE,
+    REASON_CONFLICT,
+    Chunk,
+    Damage,
+    Entries,
+    Header,
+    read_header,
+)
 from drupelet_tools.telemetry.fold import fold
-from drupelet_tools.telemetry.partials import add_up, join_boots
+from drupelet_tools.telemetry.partials import Boots, Sums, add_up, first_and_count
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -64,13 +73,23 @@ def _known(values: Sequence[int | None]) -> decode.Ints:
 
 def summarise(log: Log) -> Tables:
     """Rows of every table."""
+    entries = log.chunk.entries
+    chunk = decode.check(replace(entries, family=np.arange(len(entries))))
+    sums = add_up(chunk)
+    partials = sums.partials
+    spans = Spans(
+        partials.copy, partials.block_from, partials.events, partials.event_first_ms,
+        partials.event_last_ms,
+    )  # fmt: skip
+    choice = choose(sums.copies, spans)
     tables: Tables = {}
-    for table, columns in fold(join_boots([add_up(log.chunk)])).items():
+    for table, columns in fold(_boots(sums, choice)).items():
         names = list(columns)
         values = [np.asarray(columns[name]).tolist() for name in names]
         tables[table] = [
             _row(log, dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)
         ]
+    contradicting = [Damage(int(at), None, REASON_CONFLICT) for at in choice.contradicting]
     tables["quarantine"] = [
         {
             "device": log.headers[damage.entry].device,
@@ -79,9 +98,24 @@ def summarise(log: Log) -> Tables:
             "block": damage.block,
             "reason": damage.reason,
         }
-        for damage in log.chunk.damages
+        for damage in [*chunk.damages, *contradicting]
     ]
     return tables
+
+
+def _boots(sums: Sums, choice: Choice) -> Boots:
+    """What counts of some copies."""
+    messages, battery = (
+        rows.take(np.isin(rows.piece, choice.pieces)) for rows in (sums.messages, sums.battery)
+    )
+    messages = messages.take(np.lexsort((messages.number, messages.time_ms, messages.unit)))
+    return Boots(
+        np.unique(choice.families.unit),
+        sums.partials.take(choice.pieces),
+        choice.families,
+        first_and_count(messages, messages.unit),
+        battery.take(np.lexsort((battery.number, battery.time_ms, battery.unit))),
+    )
 
 
 def _row(log: Log, row: Row) -> Row:

@@ -1,16 +1,17 @@
-"""What a Spark worker does with one group of boots; imports no Spark.
+"""What a Spark worker does with one group of segments; imports no Spark.
 
-Read the segments a chunk at a time, add up, put whole boots together, write the tables and a
-pack of what came as small files under names that no other attempt uses, and tell the driver
-what was written. Memory is bounded by the chunk and by the message rows of one boot.
+Read the segments a chunk at a time, add up, write their pieces and a pack of what came as small
+files under names that no other attempt uses, and tell the driver what was written. Nothing that
+the lake has is read. Memory is bounded by the chunk.
 """
 
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,11 @@ import pyarrow as pa
 
 from drupelet.base.limits import BLOCK_SIZE, BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import decode
-from drupelet_tools.telemetry.columns import TableWriter, Units
 from drupelet_tools.telemetry.decode import Bytes, Chunk, Entries, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.fold import fold
-from drupelet_tools.telemetry.held import Held
-from drupelet_tools.telemetry.lake import Part, open_lake
 from drupelet_tools.telemetry.memory import give_back
-from drupelet_tools.telemetry.partials import Sums, add_up, join_boots, split_sums
+from drupelet_tools.telemetry.partials import add_up
+from drupelet_tools.telemetry.piece_file import PACKS, PieceFile, Written
 
 # Blocks that are looked at together: their arrays stay in a processor's cache.
 CHUNK_BLOCKS = 8192
@@ -37,13 +35,16 @@ FILES_OPEN_MAX = 64
 
 
 def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[str, Any]:
-    """Do the work list `plan` (a file in the lake) and return its part as a manifest entry.
+    """Do the work list `plan` (a file in the lake) and say what was written.
 
     Args:
         lake: the lake's folder.
         plan: a file of entries (`plan.ENTRY`), relative to it.
         attempt: unique among all attempts at anything.
         events: whether to write every single event as well.
+
+    Returns:
+        The fields of `piece_file.Written`.
 
     Raises:
         TelemetryError: a segment's file is gone, shorter than it was, or unreadable.
@@ -52,16 +53,32 @@ def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[
     root = Path(lake)
     with pa.OSFile(str(root / plan)) as file:
         entries = pa.ipc.open_file(file).read_all()
-    part = Group(root, attempt, entries, events).run()
+    written = _write_pieces(root, attempt, entries, events=events)
     del entries
     give_back()  # the next group of this worker finds what this one found
-    return asdict(part)
+    return asdict(written)
+
+
+def _write_pieces(root: Path, attempt: str, entries: pa.Table, *, events: bool) -> Written:
+    plain = Plain(entries, root / PACKS)
+    files = Files()
+    out = PieceFile(root, attempt, plain, time.time_ns() // 1_000_000)
+    unread = int(plain.alternate.sum())
+    try:
+        for rows, chunk in read_chunks(plain, files, apart=True):
+            unread -= int(plain.alternate[rows].sum())
+            out.add(rows, chunk, add_up(chunk), events=events)
+        written = out.close()
+    finally:
+        files.close()
+        out.abandon()
+    return replace(written, repeated=unread)
 
 
 class Plain:
     """Entries of a group as numpy columns."""
 
-    def __init__(self, entries: pa.Table) -> None:
+    def __init__(self, entries: pa.Table, packs: Path | None = None) -> None:
         self.file = entries["file"].combine_chunks()
         self.files = self.file.dictionary.to_pylist()
         self.file_at = self.file.indices.to_numpy().astype(np.int64)
@@ -77,23 +94,21 @@ class Plain:
         self.unit: Ints = entries["unit"].to_numpy()
         self.family: Ints = entries["family"].to_numpy()
         self.alternate = entries["alternate"].to_numpy()
-        self.renewed = entries["renewed"].to_numpy()
         self.small = entries["small"].to_numpy()
+        # Of each file whether it is one of the packs of the lake that is written.
+        self.own_pack = np.array([Path(name).parent == packs for name in self.files])
 
     def __len__(self) -> int:
         return len(self.unit)
 
-    def place(self, row: int) -> tuple[int, int, str, int]:
-        """Unit, number, file and offset of an entry."""
-        file = self.files[int(self.file_at[row])]
-        return int(self.unit[row]), int(self.number[row]), file, int(self.offset[row])
 
+def read_chunks(
+    plain: Plain, files: Files, *, apart: bool = False
+) -> Iterator[tuple[Ints, Chunk]]:
+    """Chunks of checked blocks, and the rows of their entries.
 
-def read_chunks(plain: Plain, files: Files) -> Iterator[tuple[Ints, Chunk, int]]:
-    """Chunks of checked blocks, the rows of their entries, and the unit that may go on.
-
-    Units below that are complete with the chunk. A segment whose first copy is damaged comes
-    with its other copies in a chunk behind that of its neighbours.
+    A segment whose first copy is damaged comes with its other copies in a chunk behind that of
+    its neighbours. Copies of one segment are merged, or with `apart` each stays by itself.
     """
     first = np.flatnonzero(~plain.alternate)
     weight = np.minimum(plain.size // BLOCK_SIZE + 1, BOX_BLOCKS_MAX + 1)[first]
@@ -107,17 +122,16 @@ def read_chunks(plain: Plain, files: Files) -> Iterator[tuple[Ints, Chunk, int]]
             high += 1
         rows = first[low:high]
         low = high
-        begun, going_on = int(plain.unit[rows[0]]), int(plain.unit[rows[-1]])
-        chunk = decode.check(_entries(plain, rows, files))
+        chunk = decode.check(_entries(plain, rows, files, apart))
         again = _to_mend(plain, rows, chunk)
         if len(again) == 0:
-            yield rows, chunk, going_on
+            yield rows, chunk
             continue
         kept = rows[~np.isin(plain.family[rows], again)]
         if len(kept):
-            yield kept, decode.check(_entries(plain, kept, files)), begun
+            yield kept, decode.check(_entries(plain, kept, files, apart))
         rows = _distinct(plain, np.flatnonzero(np.isin(plain.family, again)), files)
-        yield rows, decode.check(_entries(plain, rows, files)), going_on
+        yield rows, decode.check(_entries(plain, rows, files, apart))
 
 
 def _to_mend(plain: Plain, rows: Ints, chunk: Chunk) -> Ints:
@@ -144,12 +158,12 @@ def _distinct(plain: Plain, rows: Ints, files: Files) -> Ints:
     return np.array(kept, dtype=np.int64)
 
 
-def _entries(plain: Plain, rows: Ints, files: Files) -> Entries:
+def _entries(plain: Plain, rows: Ints, files: Files, apart: bool = False) -> Entries:
     at, data = files.read(plain, rows)
     return Entries(
         plain.unit[rows],
         plain.number[rows],
-        plain.family[rows],
+        rows if apart else plain.family[rows],
         plain.boot[rows],
         plain.wall_ms[rows],
         plain.wall_uncertainty_ms[rows],
@@ -218,77 +232,3 @@ class Files:
         for handle in self._open.values():
             os.close(handle)
         self._open.clear()
-
-
-class Group:
-    """One work list on its way to one part of the lake."""
-
-    def __init__(self, root: Path, attempt: str, entries: pa.Table, events: bool) -> None:
-        self.part = Part(id=attempt)
-        self.plain = Plain(entries)
-        self.units = Units.of(self.plain, entries)
-        self.writer = TableWriter(root, self.part, self.units)
-        self.events = events
-        renewed = np.unique(self.plain.unit[self.plain.renewed])
-        self.held = Held(open_lake(root), self.units, renewed) if len(renewed) else None
-        self.pending: list[Sums] = [self.held.sums] if self.held else []
-        self.unread = int(self.plain.alternate.sum())
-
-    def run(self) -> Part:
-        """Do all of it; nothing of the part counts before the driver names it."""
-        files = Files()
-        try:
-            for rows, chunk, going_on in read_chunks(self.plain, files):
-                self._take(rows, chunk)
-                self._finish(going_on)
-            self._finish(int(self.plain.unit[-1]) + 1)
-            if self.held:
-                self.writer.add_renewed(self.held.units)
-            self.writer.close()
-        finally:
-            files.close()
-            self.writer.abandon()
-        self.part.counts["_repeated"] = self.unread
-        return self.part
-
-    def _take(self, rows: Ints, chunk: Chunk) -> None:
-        self.unread -= int(self.plain.alternate[rows].sum())
-        if self.held:
-            self.held.compare(chunk)
-        self._note_sources(rows, chunk)
-        sums = add_up(chunk)
-        self.part.counts["_events"] = self.part.counts.get("_events", 0) + sums.events
-        if self.events:
-            self.writer.add_events(chunk)
-        self.pending.append(sums)
-
-    def _finish(self, limit: int) -> None:
-        """Put the boots below unit `limit` together and write their rows."""
-        done: list[Sums] = []
-        rest: list[Sums] = []
-        for sums in self.pending:
-            early, late = split_sums(sums, limit)
-            if len(early.families):
-                done.append(early)
-            if len(late.families):
-                rest.append(late)
-        self.pending = rest
-        if done:
-            boots = join_boots(done)
-            self.writer.add_boots(boots, fold(boots))
-
-    def _note_sources(self, rows: Ints, chunk: Chunk) -> None:
-        """Rows of `sources` and `quarantine`; small files go into the pack."""
-        data, at, size = chunk.entries.data, chunk.entries.at, chunk.entries.size
-        content = np.full(len(rows), decode.NONE)
-        place = np.full(len(rows), decode.NONE)
-        for entry in np.flatnonzero(self.plain.small[rows]):
-            low = int(at[entry])
-            place[entry] = self.writer.add_to_pack(data.data[low : low + int(size[entry])])
-        for damage in chunk.damages:
-            low = int(at[damage.entry])
-            if content[damage.entry] == decode.NONE:
-                end = low + int(size[damage.entry])
-                content[damage.entry] = zlib.crc32(data.data[low:end])
-            self.writer.add_quarantine(self.plain.place(int(rows[damage.entry])), damage)
-        self.writer.add_sources(self.plain, rows, content, place)

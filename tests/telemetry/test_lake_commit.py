@@ -1,0 +1,441 @@
+"""Commits, compaction and retention: others may write and read, and a kill changes nothing."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import tarfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from drupelet_tools.bench import corpus_files
+from drupelet_tools.telemetry import commit, compact, job, lake, migrate, schemas
+from drupelet_tools.telemetry.errors import TelemetryError
+from telemetry import box_writer as box
+from telemetry import fleet, kill_child
+from telemetry.command_line import run
+from telemetry.lake_content import content
+
+KILLS = 20
+PLACES = ("file", "offset")
+OLD_LAKE = Path(__file__).parent / "lake-v3.tar.xz"
+
+
+def ingest(paths, root, **options):
+    return job.ingest(paths, root, {}, None, **options)
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory):
+    """A damaged corpus in many packs, and what is in a lake of it."""
+    folder = tmp_path_factory.mktemp("commit")
+    corpus_files.write(folder / "in", corpus_files.Corpus(60_000, 6, 12, damage=True, seed=6))
+    ingest([folder / "in"], folder / "lake", events=True)
+    return sorted((folder / "in").glob("*.dbxpack")), content(folder / "lake")
+
+
+def without_places(tables):
+    """Tables, but for which of two equal damaged copies is named."""
+    plain = dict(tables)
+    plain["quarantine"] = sorted(
+        "/".join(
+            part for part in row.split(", ") if "'file'" not in part and "'offset'" not in part
+        )
+        for row in tables["quarantine"]
+    )
+    return plain
+
+
+def processes():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["telemetry.kill_child"])
+    return context
+
+
+# --- at once ---
+
+
+def test_two_ingests_at_once_both_land_and_nothing_counts_twice(boxes, tmp_path):
+    packs, wanted = boxes
+    root = tmp_path / "lake"
+    # Two have packs of their own, and all three have some in common.
+    shares = [packs[:7], packs[5:], packs[3:9]]
+    children = [
+        processes().Process(
+            target=kill_child.ingest, args=([str(path) for path in own], str(root))
+        )
+        for own in shares
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    assert without_places(content(root)) == without_places(wanted)
+    assert ingest(packs, root, events=True)["new"] == 0
+    compact.compact(root)
+    assert without_places(content(root)) == without_places(wanted)
+
+
+def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeypatch):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    ingest(packs[:1], root)
+    read_state = lake.Lake.refreshed
+
+    def all_keys(state):
+        return state.key_columns(schemas.FILES[schemas.KEY].names)
+
+    turns = []
+
+    def another_is_faster(*given):
+        found = read_state(*given)
+        if len(turns) % 2 == 0 and len(turns) < 6:
+            turns.append(found.version)
+            commit.commit(
+                lake.open_lake(root), commit.Change([], commit.key_rows([]), all_keys=all_keys)
+            )
+        elif len(turns) < 6:
+            turns.append(found.version)
+        return found
+
+    monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
+    assert ingest(packs[1:2], root)["new"] > 0
+    assert turns == [1, 1, 2, 2, 3, 3], "three others came between"
+    monkeypatch.setattr(commit, "COMMIT_TRIES", 2)
+    monkeypatch.setattr(commit, "_try", lambda *_: False)
+    before = content(root)
+    with pytest.raises(TelemetryError, match=r"other writers were faster 2 times.*run it again"):
+        ingest(packs[2:3], root)
+    assert content(root) == before
+
+
+def test_one_import_lands_once_when_two_are_made_at_once(tmp_path, monkeypatch):
+    root = tmp_path / "lake"
+    rows = {"battery": [{"device": "x", "boot": 0, "boot_ms": 5, "mv": 3_600}]}
+    read_state = lake.Lake.refreshed
+
+    def another_is_faster(*given):
+        found = read_state(*given)
+        monkeypatch.setattr(lake.Lake, "refreshed", read_state)
+        assert commit.append(root, rows, "import:1")
+        return found
+
+    monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
+    assert not commit.append(root, rows, "import:1")
+    assert lake.open_lake(root).read("battery").num_rows == 1
+
+
+def test_a_reader_of_an_earlier_state_reads_on(boxes, tmp_path):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    for pack in packs[:4]:
+        ingest([pack], root)
+    state = lake.open_lake(root)
+    wanted = state.read("messages")
+    compact.compact(root)
+    ingest(packs[4:], root)
+    assert len(lake.open_lake(root).read("messages")) > len(wanted)
+    vars(state).pop("_pieces")  # read again
+    assert state.read("messages").equals(wanted)
+
+
+# --- compaction ---
+
+
+def says_what_is_in_it(root):
+    """Whether the log tells the rows and devices of each file as they are."""
+    state = lake.open_lake(root)
+    for kind in schemas.KINDS:
+        for one, path in zip(state.files[kind], state.paths(kind), strict=True):
+            devices = pq.read_table(path, columns=["device"])["device"].to_pylist()
+            told = (one.rows, one.device_min, one.device_max, one.size)
+            assert told == (len(devices), min(devices), max(devices), Path(path).stat().st_size)
+    return True
+
+
+def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkeypatch):
+    packs, wanted = boxes
+    root = tmp_path / "lake"
+    for pack in packs:
+        ingest([pack], root, events=True)
+    monkeypatch.setattr(lake, "SHARE_PIECES", 64)
+    assert says_what_is_in_it(root)
+    told = run("compact", root, "--json")
+    assert told.exit_code == 0, told.stderr
+    done = json.loads(told.stdout)
+    assert done["files_before"] > 12 > 2 == done["files"]
+    assert without_places(content(root)) == without_places(wanted)
+    assert compact.compact(root).files == 2
+    assert says_what_is_in_it(root)
+    assert ingest(packs, root)["new"] == 0
+    assert lake.open_lake(root).version > 12
+
+
+def test_compaction_keeps_the_order_of_many_devices(tmp_path):
+    root = tmp_path / "lake"
+    for number in range(20):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        for device in range(30):
+            events = [(number * 1000, box.BATTERY, 0, 3700, device)]
+            data = box.segment(bytes([1, 2, 3, device]), 1, number, [events])
+            (tmp_path / "in" / f"{device}.dbx").write_bytes(data)
+        ingest([tmp_path / "in"], root)
+    before = content(root)
+    assert compact.compact(root).files == 2
+    assert says_what_is_in_it(root)
+    assert content(root) == before
+    [path] = lake.open_lake(root).paths(schemas.PIECE)
+    devices = pq.read_table(path, columns=["device"])["device"].to_pylist()
+    assert devices == sorted(devices)
+
+
+def test_an_ingest_makes_one_file_of_many_small_ones(boxes, tmp_path, monkeypatch):
+    packs, wanted = boxes
+    monkeypatch.setattr(compact, "TIER_FILES", 4)
+    root = tmp_path / "lake"
+    files = []
+    for pack in packs:
+        ingest([pack], root, events=True)
+        files.append(len(lake.open_lake(root).files[schemas.PIECE]))
+    assert files == [1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3]
+    assert says_what_is_in_it(root)
+    assert without_places(content(root)) == without_places(wanted)
+
+
+def test_only_old_files_that_nothing_names_are_removed(boxes, tmp_path):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    ingest(packs[:2], root)
+    before = content(root)
+    old_s = time.time() - 3600 * compact.ORPHAN_HOURS - 60
+    gone, young = [], []
+    for path in (root / "packs").iterdir():  # old ones that are named
+        os.utime(path, (old_s, old_s))
+    for folder, name in (("table/kind=piece", ".parquet"), ("packs", ".dbxpack"), ("plans", "")):
+        for group, age in ((gone, "old"), (young, "young")):
+            path = root / folder / f"{age}{name}"
+            group.append(path)
+            if folder == "plans":
+                (path / "0").mkdir(parents=True)
+            else:
+                path.write_bytes(b"x")
+            if group is gone:
+                os.utime(path, (old_s, old_s))
+    assert compact.compact(root).orphans_removed == len(gone)
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in young)
+    assert content(root) == before
+    names = lake.open_lake(root).read("sources")["pack"].to_pylist()
+    assert names and all((root / name).exists() for name in names)
+
+
+def test_boots_of_which_nothing_comes_are_removed_after_the_days_to_keep(tmp_path, monkeypatch):
+    root = tmp_path / "lake"
+    taken = [0]
+    clock_ns = time.time_ns
+    day_ns = 86_400 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: clock_ns() + taken[0] * day_ns)
+    events = [(at * 1000, box.BATTERY, 0, 3700, 0) for at in range(80)]
+    for day, boot, number in ((-100, 1, 0), (-99, 2, 0), (-10, 2, 1), (0, 3, 0)):
+        taken[0] = day
+        data = box.segments(b"\1\2\3\4", boot, events, first=number)[0]
+        (tmp_path / f"{boot}-{number}.dbx").write_bytes(data)
+        ingest([tmp_path / f"{boot}-{number}.dbx"], root)
+    taken[0] = -95
+    (tmp_path / "odd.dbx").write_bytes(b"DRBX" + bytes(60))
+    ingest([tmp_path / "odd.dbx"], root)
+    commit.append(root, {"battery": [{"device": "x", "boot": 0, "mv": 1}]}, "import:1",
+                  {"x": {"name": "tower"}})  # fmt: skip
+    taken[0] = 0
+    assert run("compact", root, "--keep", "90 days").stderr.count("want a number of days") == 1
+    told = run("compact", root, "--keep", "90d", "--json")
+    assert json.loads(told.stdout)["boots_removed"] == 1
+    state = lake.open_lake(root)
+    assert [(row["boot"], row["number"]) for row in state.read("segments").to_pylist()] == [
+        (2, 0), (2, 1), (3, 0),
+    ]  # fmt: skip
+    assert state.read("quarantine").num_rows == 0
+    assert "x" not in state.read("battery")["device"].to_pylist()
+    assert state.imported() == set()
+    assert ingest([tmp_path / "1-0.dbx"], root)["new"] == 1, "what comes again is new"
+    assert compact.compact(root, 90).boots_removed == 0
+
+
+# --- kills ---
+
+
+def test_killed_at_any_point_the_next_runs_give_the_same_tables(boxes, tmp_path, monkeypatch):
+    packs, wanted = boxes
+    started = time.monotonic()
+    ingest(packs, tmp_path / "timed", events=True)
+    whole_s = time.monotonic() - started
+    rng = random.Random(8)
+    root = tmp_path / "lake"
+    killed = 0
+    for turn in range(KILLS):
+        own = [str(path) for path in rng.sample(packs, 4)]
+        work = (
+            (kill_child.compact, (str(root),))
+            if turn % 2
+            else (kill_child.ingest, (own, str(root)))
+        )
+        if turn % 2:
+            ingest(rng.sample(packs, 2), root, events=True)
+        child = processes().Process(target=work[0], args=work[1])
+        child.start()
+        time.sleep(rng.random() * whole_s)
+        child.kill()
+        child.join()
+        killed += child.exitcode == -signal.SIGKILL
+    assert killed > KILLS // 3
+    ingest(packs, root, events=True)
+    assert without_places(content(root)) == without_places(wanted)
+    monkeypatch.setattr(compact, "ORPHAN_HOURS", 0)
+    compact.compact(root)
+    assert without_places(content(root)) == without_places(wanted)
+    table = root / "table"
+    there = {str(path) for path in table.glob("kind=*/*")}
+    state = lake.open_lake(root)
+    assert there == {path for kind in schemas.KINDS for path in state.paths(kind)}
+    assert not list((root / "plans").iterdir())
+
+
+class KilledError(Exception):
+    """Stands for a kill at exactly one place."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("work", ["ingest", "compact"])
+def test_killed_right_before_or_after_a_commit(boxes, tmp_path, monkeypatch, work, after):
+    packs, _ = boxes
+    root, whole = tmp_path / "lake", tmp_path / "whole"
+    for pack in packs[:3]:
+        ingest([pack], root)
+        ingest([pack], whole)
+    before = content(root)
+    tries = commit._try
+
+    def killed(state, change):
+        if after:
+            assert tries(state, change)
+        raise KilledError
+
+    def do(folder):
+        return ingest(packs[3:5], folder) if work == "ingest" else compact.compact(folder)
+
+    monkeypatch.setattr(commit, "_try", killed)
+    with pytest.raises(KilledError):
+        do(root)
+    monkeypatch.undo()
+    do(whole)
+    if not after:
+        assert content(root) == before
+    do(root)
+    assert content(root) == content(whole)
+
+
+# --- a lake of version 3 ---
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A lake that version 3 made of logs of the simulator, and the tables that it gave."""
+    with tarfile.open(OLD_LAKE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "lake", json.loads((tmp_path / "tables.json").read_text("utf-8"))
+
+
+def test_a_lake_of_version_3_is_migrated_in_its_place(old):
+    root, wanted = old
+    for words in (("report", "--html", root.parent / "x.html"), ("query", "SELECT 1")):
+        told = run(*words, "--lake", root)
+        assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+        assert f"{root}: a lake of schema version 3" in told.stderr
+        assert f"drupelet telemetry migrate {root}" in told.stderr
+    told = run("migrate", root, "--json")
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout) == {"segments": 18, "imports": 1, "names": 5}
+    state = lake.open_lake(root)
+    for table, rows in wanted.items():
+        found = state.read_devices() if table == "devices" else state.read(table)
+        have, want = (
+            sorted(flat(table, row) for row in some) for some in (found.to_pylist(), rows)
+        )
+        if table == "events":  # only the first ingest had asked for them
+            assert set(want) < set(have)
+        else:
+            assert have == want, table
+    assert sorted(path.name for path in root.iterdir()) == ["packs", "plans", "table"]
+    again = run("migrate", root)
+    assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
+    assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
+
+
+def flat(table, row):
+    """A row of a table as text; in quarantine the lake's packs are named now."""
+    kept = {name: row[name] for name in row if table != "quarantine" or name not in PLACES}
+    return repr(sorted(kept.items()))
+
+
+def test_a_migration_that_is_killed_changes_nothing_or_is_finished(old, monkeypatch):
+    root, _ = old
+    before = {path for path in root.rglob("*") if path.is_file()}
+    monkeypatch.setattr(migrate, "create_table", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        migrate.migrate(root)
+    assert before <= {path for path in root.rglob("*") if path.is_file()}
+    monkeypatch.undo()
+    monkeypatch.setattr(migrate, "_remove_old", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        migrate.migrate(root)
+    monkeypatch.undo()
+    assert migrate.migrate(root).segments == 18
+    assert not (root / "manifest.json").exists()
+    assert lake.open_lake(root).read("segments").num_rows == 21
+
+
+def test_what_a_migration_misses_is_named_and_nothing_changes(old):
+    root, _ = old
+    pack = sorted((root / "packs").iterdir())[0]
+    pack.unlink()
+    told = run("migrate", root)
+    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+    assert f"{pack}: has segments of the lake and is not there" in told.stderr
+    assert (root / "manifest.json").exists() and not (root / "table" / "_delta_log").exists()
+    (root / "manifest.json").write_text('{"schema_version": 2, "parts": [], "names": {}}')
+    assert "only version 3 can be migrated" in run("migrate", root).stderr
+
+
+def test_a_lake_is_a_function_of_what_came_while_it_is_compacted(boxes, tmp_path, monkeypatch):
+    """An ingest lands between the reading of a compaction and its commit."""
+    packs, wanted = boxes
+    root = tmp_path / "lake"
+    for pack in packs[:4]:
+        ingest([pack], root, events=True)
+    made_anew = compact._told_anew
+
+    def meanwhile(*given):
+        ingest(packs[4:], root, events=True)
+        return made_anew(*given)
+
+    monkeypatch.setattr(compact, "_told_anew", meanwhile)
+    compact.compact(root)
+    assert without_places(content(root)) == without_places(wanted)
+    assert len(lake.open_lake(root).files["piece"]) > 1
+
+
+def test_names_are_the_latest_that_were_told(tmp_path):
+    fleet.write(tmp_path, only=["A"])
+    (tmp_path / "names.json").unlink()
+    device = fleet.MEMBERS["A"][0].hex()
+    for name in ("first", "second", "second", "first"):
+        job.ingest([tmp_path], tmp_path / "lake", {device: {"name": name}}, None)
+        assert lake.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == [name]
+        time.sleep(0.002)
+    compact.compact(tmp_path / "lake")
+    assert lake.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == ["first"]

@@ -1,0 +1,59 @@
+"""`drupelet telemetry compact` and `migrate`: what is done to a lake itself, without Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drupelet_host.cli.common import path
+from drupelet_tools.telemetry.command_line import JsonFlag, one_line
+
+LakeArgument = Annotated[Path, typer.Argument(parser=path, help="Folder of the lake.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `drupelet telemetry`."""
+    app.command()(compact)
+    app.command()(migrate)
+
+
+def compact(
+    lake: LakeArgument,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", help="Remove boots of which nothing came for so long, e.g. 90d."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make few files of many, and remove what killed ingests left; others may read and write."""
+    with one_line():
+        from drupelet_tools.telemetry import compact as compaction
+
+        days = None if keep is None else compaction.keep_days(keep)
+        done = compaction.compact(lake, days)
+        if as_json:
+            typer.echo(json.dumps(asdict(done)))
+            return
+        typer.echo(
+            f"{done.files_before:,} files, now {done.files:,};"
+            f" removed: {done.boots_removed:,} boots, {done.orphans_removed:,} unused files"
+        )
+
+
+def migrate(lake: LakeArgument, as_json: JsonFlag = False) -> None:
+    """Bring a lake of schema version 3 up to this one, in its place."""
+    with one_line():
+        from drupelet_tools.telemetry import migrate as migration
+
+        done = migration.migrate(lake)
+        if as_json:
+            typer.echo(json.dumps(asdict(done)))
+            return
+        typer.echo(
+            f"{done.segments:,} segments, {done.imports:,} imports,"
+            f" names of {done.names:,} devices"
+        )

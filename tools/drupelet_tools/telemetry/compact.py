@@ -1,0 +1,318 @@
+"""Many small files of a lake into few, without old boots, and what nothing names removed.
+
+Readers and ingests may go on meanwhile: a reader's files stay for ORPHAN_HOURS, and pieces that
+come while this works are left as they are.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from drupelet_host.base.local_path import local_path
+from drupelet_tools.telemetry.commit import (
+    Change,
+    SupersededError,
+    commit,
+    key_rows,
+    write_file,
+)
+from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.lake import (
+    PLANS,
+    SHARE_PIECES,
+    Lake,
+    LakeFile,
+    Share,
+    open_lake,
+    read_files,
+    unwritable,
+)
+from drupelet_tools.telemetry.piece_file import PACKS, ROWS_WRITTEN, TABLE, make_durable
+from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, KEY, PIECE, TOLD
+
+# A file of this size is left as it is.
+FILE_SIZE = 128 << 20
+# So many files of pieces of about one size become one at the end of an ingest: a log that names
+# few files is quick to read. Each piece is written anew once per power of this.
+TIER_FILES = 64
+_TIER_BITS = TIER_FILES.bit_length() - 1
+# What nothing names is somebody's work as long as it is young: an ingest that runs, or a reader
+# of an earlier state.
+ORPHAN_HOURS = 24
+# Compactions that were faster; then there is nothing to do.
+TRIES = 3
+MS_PER_DAY = 86_400_000
+_BOOT = ["device", "boot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Counts of a compaction."""
+
+    files_before: int
+    files: int
+    boots_removed: int
+    orphans_removed: int
+
+
+def compact(root: Path, keep_days: int | None = None) -> Compacted:
+    """Make few files of many, and remove what nothing names.
+
+    Args:
+        root: the lake's folder.
+        keep_days: boots, rows from elsewhere and places in quarantine of which nothing came for
+            so many days are removed; None keeps all.
+
+    Raises:
+        TelemetryError: no lake, a file of it cannot be read, or it cannot be written.
+    """
+    root = local_path(root).resolve()
+    before = open_lake(root)
+    before.check()
+    since_ms = None
+    if keep_days is not None:
+        since_ms = time.time_ns() // 1_000_000 - keep_days * MS_PER_DAY
+    removed = 0
+    for _ in range(TRIES):
+        lake = open_lake(root)
+        old = _old_boots(lake, since_ms)
+        try:
+            removed = old.num_rows
+            _rewrite(lake, old, since_ms)
+            break
+        except SupersededError:
+            continue  # another compaction was faster: look at what it left
+    orphans = _vacuum(root)
+    return Compacted(_count(before), _count(open_lake(root)), removed, orphans)
+
+
+def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
+    """Make one file of pieces of TIER_FILES of about one size, unless that is a large one.
+
+    Args:
+        before: a lake as it was before files of so many `rows` came.
+
+    Raises:
+        TelemetryError: a file of the lake cannot be read, or it cannot be written.
+    """
+    counts = Counter(map(_tier, [*(one.rows for one in before.files[PIECE]), *rows]))
+    if max(counts.values(), default=0) < TIER_FILES:
+        return
+    lake = before.refreshed()
+    none = FILES[KEY].empty_table().select(_BOOT)
+    for tier in counts:
+        files = [one for one in lake.files[PIECE] if _tier(one.rows) == tier]
+        if len(files) < TIER_FILES or sum(one.rows for one in files) > SHARE_PIECES:
+            continue
+        ends = min(one.device_min for one in files), max(one.device_max for one in files)
+        fresh = _pieces_anew(lake, files, [Share(_paths(lake, files), *ends)], none)
+        try:
+            commit(lake, Change(fresh, key_rows([]), removed=files))
+        except SupersededError:
+            return  # another one did it
+
+
+def _tier(rows: int) -> int:
+    return rows.bit_length() // _TIER_BITS
+
+
+def _paths(lake: Lake, files: Iterable[LakeFile]) -> tuple[str, ...]:
+    return tuple(str(lake.root / TABLE / one.path) for one in files)
+
+
+def _count(lake: Lake) -> int:
+    return sum(map(len, lake.files.values()))
+
+
+def _old_boots(lake: Lake, since_ms: int | None) -> pa.Table:
+    """Boots of which the last segment was taken in before that."""
+    none = FILES[KEY].empty_table().select(_BOOT)
+    if since_ms is None:
+        return none
+    rows = lake.key_columns([*_BOOT, "number", "taken_ms"])
+    rows = rows.filter(pc.is_valid(rows["number"]))
+    newest = rows.group_by(_BOOT).aggregate([("taken_ms", "max")])
+    return newest.filter(pc.less(newest["taken_ms_max"], since_ms)).select(_BOOT).cast(none.schema)
+
+
+def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
+    """Write small files anew as few, and those with something to remove; commit that."""
+    doomed = set(old["device"].to_pylist())
+    pieces = [
+        one
+        for one in lake.files[PIECE]
+        if one.size < FILE_SIZE or any(one.device_min <= d <= one.device_max for d in doomed)
+    ]
+    told = lake.files[TOLD]
+    if len(pieces) == 1 and not doomed:
+        pieces = []
+    if len(told) == 1 and since_ms is None:
+        told = []
+    if not pieces and not told and len(lake.files[KEY]) <= 1 and since_ms is None:
+        return
+    shares = lake.shares() if pieces else []
+    fresh = [*_pieces_anew(lake, pieces, shares, old), *_told_anew(lake, told, since_ms)]
+    change = Change(
+        fresh,
+        key_rows([]),
+        removed=[*pieces, *told],
+        all_keys=lambda state: _keys_anew(state, old, since_ms),
+    )
+    commit(lake, change)
+
+
+def _pieces_anew(
+    lake: Lake, files: list[LakeFile], shares: Iterable[Share], old: pa.Table
+) -> list[LakeFile]:
+    """The pieces of some files in order of device, each once, in files of a good size."""
+    paths = set(_paths(lake, files))
+    out = _Rolling(lake.root)
+    for share in shares:
+        own = tuple(path for path in share.paths if path in paths)
+        part = Share(own, share.device_min, share.device_max)
+        rows = _each_once(without_boots(part.pieces(FILES[PIECE].names), old))
+        out.write(rows)
+    return out.close()
+
+
+def _each_once(rows: pa.Table) -> pa.Table:
+    """In order, and without what two ingests at once both took in."""
+    names = [*COPY_KEY, "block_from", "file", "offset"]
+    keys = rows.select(names).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    keys = keys.sort_by([(name, "ascending") for name in names])
+    keys = keys.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
+    first = keys.group_by([*COPY_KEY, "block_from"]).aggregate([("place", "min")])["place_min"]
+    return rows.take(keys["row"].take(first.take(pc.sort_indices(first))))
+
+
+class _Rolling:
+    """Files of pieces, a new one where one is large enough."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: list[LakeFile] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._path = ""
+        self._rows = 0
+        self._ends = ("", "")
+
+    def write(self, rows: pa.Table) -> None:
+        """Rows that come behind those before."""
+        if not rows.num_rows:
+            return
+        first, last = rows["device"][0].as_py(), rows["device"][-1].as_py()
+        if self._writer is None:
+            self._path = f"kind={PIECE}/{secrets.token_hex(8)}.parquet"
+            self._writer = pq.ParquetWriter(
+                self._root / TABLE / self._path, rows.schema, compression="zstd",
+                store_schema=False,
+            )  # fmt: skip
+            self._rows, self._ends = 0, (first, last)
+        self._writer.write_table(rows, row_group_size=ROWS_WRITTEN)
+        self._rows += rows.num_rows
+        self._ends = (self._ends[0], last)
+        if (self._root / TABLE / self._path).stat().st_size >= FILE_SIZE:
+            self._end()
+
+    def _end(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        path = self._root / TABLE / self._path
+        make_durable(path)
+        size = path.stat().st_size
+        self._files.append(LakeFile(PIECE, self._path, size, self._rows, *self._ends))
+
+    def close(self) -> list[LakeFile]:
+        """The files."""
+        self._end()
+        return self._files
+
+
+def without_boots(rows: pa.Table, old: pa.Table) -> pa.Table:
+    """The rows whose device and boot are not in `old`."""
+    if not old.num_rows or not rows.num_rows:
+        return rows
+    # The join carries row numbers only: it takes no lists.
+    keys = rows.select(_BOOT).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    kept = keys.join(old, _BOOT, join_type="left anti")["row"]
+    return rows.take(kept.take(pc.sort_indices(kept)))
+
+
+def _told_anew(lake: Lake, files: list[LakeFile], since_ms: int | None) -> list[LakeFile]:
+    rows = read_files(_paths(lake, files), FILES[TOLD], FILES[TOLD].names)
+    if since_ms is not None:
+        rows = rows.filter(pc.greater_equal(rows["taken_ms"], since_ms))
+    return write_file(lake.root, TOLD, secrets.token_hex(8), rows.sort_by("device"))
+
+
+def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
+    """All keys of a lake, each once, without those of boots and places that are removed.
+
+    What names files say of devices is kept.
+    """
+    names = FILES[KEY].names
+    rows = lake.key_columns(names).group_by(names).aggregate([])
+    rows = without_boots(rows.select(names), old)
+    if since_ms is not None:
+        told = pc.and_(pc.is_null(rows["number"]), pc.is_null(rows["table"]))
+        rows = rows.filter(pc.or_(pc.invert(told), pc.greater_equal(rows["taken_ms"], since_ms)))
+    return rows
+
+
+# --- what nothing names ---
+
+
+def _vacuum(root: Path) -> int:
+    """Remove old files that nothing names: of killed ingests, and superseded ones."""
+    table = open_lake(root).table
+    try:
+        table.create_checkpoint()
+        gone = table.vacuum(
+            retention_hours=ORPHAN_HOURS,
+            enforce_retention_duration=False,
+            dry_run=False,
+            full=True,
+        )
+    except (DeltaError, OSError) as refused:
+        raise unwritable(root, refused) from None
+    named = set(open_lake(root).key_columns(["pack"])["pack"].to_pylist())
+    too_young_s = time.time() - ORPHAN_HOURS * 3600
+    removed = len(gone)
+    for path in _old(root / PACKS, too_young_s):
+        if f"{PACKS}/{path.name}" not in named and path.suffix == ".dbxpack":
+            path.unlink(missing_ok=True)
+            removed += 1
+    for path in _old(root / PLANS, too_young_s):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _old(folder: Path, too_young_s: float) -> Iterable[Path] | Iterator[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.stat().st_mtime <= too_young_s]
+
+
+def keep_days(text: str) -> int:
+    """The days of `--keep 90d`.
+
+    Raises:
+        TelemetryError: it does not say so.
+    """
+    number = text.removesuffix("d")
+    if not (text.endswith("d") and number.isascii() and number.isdigit() and int(number) > 0):
+        raise TelemetryError(f"--keep {text!r}: want a number of days, like 90d")
+    return int(number)

@@ -1,0 +1,298 @@
+"""Rows of the lake's pieces to the tables that a reader sees.
+
+The same piece twice counts once, so what two ingests both took in is harmless. Every table is a
+function of the set of pieces alone: which file a row is from, and when it came, play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drupelet.base.limits import BOX_BLOCKS_MAX
+from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.choose import REASON_FAR, Choice, Spans, choose
+from drupelet_tools.telemetry.columns import Units, reader_table
+from drupelet_tools.telemetry.decode import NONE, REASON_CONFLICT, Flags, Ints
+from drupelet_tools.telemetry.fold import SUMMED, fold
+from drupelet_tools.telemetry.partials import (
+    COUNTERS,
+    STATES,
+    Boots,
+    Copies,
+    Happenings,
+    Partials,
+    first_and_count,
+)
+from drupelet_tools.telemetry.schemas import STATE_LISTS, SUMS, TABLES
+
+# Pieces that are put together at a time: their counters alone take 1.5 kB each.
+PIECES_AT_A_TIME = 1 << 14
+_DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
+
+
+def settled(rows: pa.Table, table: str) -> pa.Table:
+    """The rows of a table that pieces give.
+
+    Args:
+        rows: all pieces of some devices, with the columns that this table is made of.
+        table: a name in `schemas.MADE_OF`.
+    """
+    found = [group.table(table) for group in _groups(rows)]
+    return pa.concat_tables([TABLES[table].empty_table(), *found])
+
+
+def _groups(rows: pa.Table) -> Iterator[_Group]:
+    """Whole boots, some thousand pieces at a time; each piece once."""
+    if rows.num_rows == 0:
+        return
+    keys = _Keys(rows)
+    order = keys.order()
+    ends = np.append(np.flatnonzero(keys.changed(order, ("device", "boot")))[1:], len(order))
+    low = 0
+    while low < len(order):
+        at = int(np.searchsorted(ends, low + PIECES_AT_A_TIME, side="right"))
+        high = int(ends[at - 1]) if at and ends[at - 1] > low else int(ends[at])
+        yield _Group(rows, keys, order[low:high])
+        low = high
+
+
+class _Keys:
+    """What tells pieces apart, as whole numbers."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        names = ("boot", "number", "size", "header_crc", "first_crc", "content_crc",
+                 "block_from", "offset")  # fmt: skip
+        self.of: dict[str, Ints] = {name: whole(rows[name]) for name in names}
+        self.of["device"] = _ranks(rows["device"])
+        self.of["file"] = _ranks(rows["file"])
+
+    def order(self) -> Ints:
+        """Rows in order of unit, number, rank and block, the first of equal ones only.
+
+        The longer copy ranks first; an undamaged one, whose content has no CRC of its own,
+        before a damaged one with the same head. What a damaged one says with the same head as
+        an undamaged one is left out.
+        """
+        of = self.of
+        head = ("device", "boot", "number", "size", "header_crc", "first_crc")
+        order = np.lexsort(
+            (of["offset"], of["file"], of["block_from"], of["content_crc"], of["first_crc"],
+             of["header_crc"], -of["size"], of["number"], of["boot"], of["device"])
+        )  # fmt: skip
+        order = order[self.changed(order, (*head, "content_crc", "block_from"))]
+        begins = np.flatnonzero(self.changed(order, head))
+        size = np.diff(np.append(begins, len(order)))
+        is_whole = np.repeat(of["content_crc"][order[begins]] == NONE, size)
+        kept: Ints = order[~is_whole | (of["content_crc"][order] == NONE)]
+        return kept
+
+    def changed(self, order: Ints, names: Collection[str]) -> Flags:
+        """Which rows of an order differ in one of the columns from the row before."""
+        found = np.zeros(len(order), dtype=np.bool_)
+        found[:1] = True
+        for name in names:
+            values = self.of[name][order]
+            found[1:] |= values[1:] != values[:-1]
+        return found
+
+
+class _Group:
+    """Some whole boots on their way to the tables."""
+
+    def __init__(self, rows: pa.Table, keys: _Keys, order: Ints) -> None:
+        self.rows = rows.take(pa.array(order))
+        new_unit = keys.changed(order, ("device", "boot"))
+        head = ("device", "boot", "number", "size", "header_crc", "first_crc", "content_crc")
+        new_copy = keys.changed(order, head)
+        unit = np.cumsum(new_unit) - 1
+        devices = self.rows["device"].take(pa.array(np.flatnonzero(new_unit))).combine_chunks()
+        self.units = Units(
+            devices.cast(pa.string()).dictionary_encode(), keys.of["boot"][order[new_unit]]
+        )
+        self.heads = np.flatnonzero(new_copy)  # the first row of each copy
+        self.copies = _copies(self.rows.take(pa.array(self.heads)), unit[self.heads])
+        block_from = keys.of["block_from"][order]
+        self.piece_rows = np.flatnonzero(block_from != NONE)
+        self.spans = Spans(
+            (np.cumsum(new_copy) - 1)[self.piece_rows],
+            block_from[self.piece_rows],
+            *(
+                whole(self.rows[name])[self.piece_rows]
+                for name in ("events", "event_first_ms", "event_last_ms")
+            ),
+        )
+        self.choice: Choice = choose(self.copies, self.spans)
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table."""
+        if name == "events":
+            return self._events()
+        if name == "quarantine":
+            return self._quarantine()
+        if name == "sources":
+            heads = self.rows.take(pa.array(self.heads))
+            return heads.select(TABLES[name].names).cast(TABLES[name])
+        return reader_table(name, fold(self._boots(name), [name])[name], self.units)
+
+    def _boots(self, table: str) -> Boots:
+        families = self.choice.families
+        chosen = self.rows.take(pa.array(self.piece_rows[self.choice.pieces]))
+        copy = self.spans.copy[self.choice.pieces]
+        unit, number = self.copies.unit[copy], self.copies.number[copy]
+        nothing = _no_happenings()
+        return Boots(
+            np.unique(families.unit),
+            _partials(chosen, unit, number, summed=table in SUMMED),
+            families,
+            _messages(chosen, unit, number) if table == "messages" else nothing,
+            _battery(chosen, unit, number) if table == "battery" else nothing,
+        )
+
+    def _events(self) -> pa.Table:
+        chosen = self.rows.take(pa.array(self.piece_rows[self.choice.pieces]))
+        copy = self.spans.copy[self.choice.pieces]
+        at, fields = _flat(chosen["event_rows"])
+        columns = {name: fields[name] for name in ("block", "boot_ms", "code", "a", "b", "c")}
+        columns["unit"] = self.copies.unit[copy][at]
+        columns["number"] = self.copies.number[copy][at]
+        return reader_table("events", columns, self.units)
+
+    def _quarantine(self) -> pa.Table:
+        """Damaged places, copies of another history, and numbers that cannot be."""
+        far = np.zeros(len(self.copies), dtype=np.bool_)
+        far[self.choice.far] = True
+        heads = self.rows.take(pa.array(self.heads)).select(
+            ["device", "boot", "number", "file", "offset", "damages"]
+        )
+        at, fields = _flat(heads["damages"])
+        seen = ~far[at]
+        damaged = heads.take(pa.array(at[seen])).drop_columns(["offset", "damages"])
+        reason = pc.list_flatten(heads["damages"]).combine_chunks().field("reason")
+        damaged = damaged.append_column("block", _nullable(fields["block"][seen], pa.int32()))
+        damaged = damaged.append_column("offset", pa.array(fields["offset"][seen]))
+        damaged = damaged.append_column("reason", reason.filter(pa.array(seen)))
+        whole_ones = [
+            (self.choice.contradicting, REASON_CONFLICT),
+            (self.choice.far, REASON_FAR),
+        ]
+        pieces = [damaged]
+        for copies, why in whole_ones:
+            piece = heads.take(pa.array(copies)).drop_columns("damages")
+            piece = piece.append_column("block", pa.nulls(len(copies), pa.int32()))
+            reasons = pa.array([why] * len(copies), pa.string())
+            pieces.append(piece.append_column("reason", reasons))
+        schema = TABLES["quarantine"]
+        return pa.concat_tables([piece.select(schema.names).cast(schema) for piece in pieces])
+
+
+def _copies(rows: pa.Table, unit: Ints) -> Copies:
+    return Copies(
+        unit=unit,
+        number=whole(rows["number"]),
+        blocks=whole(rows["blocks"]),
+        good=whole(rows["good"]),
+        damaged=rows["damaged"].to_numpy(),
+        crcs=_matrix(rows["crcs"], BOX_BLOCKS_MAX).astype(np.uint32),
+        wall_ms=whole(rows["wall_ms"]),
+        wall_uncertainty_ms=whole(rows["wall_uncertainty_ms"]),
+        t0_ms=whole(rows["t0_ms"]),
+    )
+
+
+def _partials(rows: pa.Table, unit: Ints, number: Ints, *, summed: bool) -> Partials:
+    count = rows.num_rows
+    told = {
+        name: whole(rows[name])
+        for name in ("block_from", "block_to", "events", "event_first_ms", "event_last_ms")
+    }
+    if not summed:
+        nothing = np.zeros(0, dtype=np.int64)
+        told |= dict.fromkeys([*(set(SUMS) - {"counter", "counter_value"}), "counters"], nothing)
+        return Partials(copy=nothing, unit=unit, number=number, **told)
+    for name in SUMS:
+        if name in STATE_LISTS:
+            told[name] = _matrix(rows[name], STATES)
+        elif name == "descriptors":
+            told[name] = _matrix(rows[name], _DESCRIPTORS)
+        elif name not in ("counter", "counter_value"):
+            told[name] = whole(rows[name])
+    counters = np.zeros((count, COUNTERS), dtype=np.int64)
+    row = np.repeat(np.arange(count), pc.list_value_length(rows["counter"]).to_numpy())
+    index = pc.list_flatten(rows["counter"]).to_numpy()
+    counters[row, index] = pc.list_flatten(rows["counter_value"]).to_numpy()
+    return Partials(
+        copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, counters=counters, **told
+    )
+
+
+def _messages(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:
+    at, fields = _flat(rows["messages"])
+    found = Happenings(
+        piece=at,
+        unit=unit[at],
+        what=fields["message"] << 11 | fields["event"] << 8 | fields["peer"],
+        time_ms=fields["boot_ms"],
+        number=number[at],
+        count=fields["count"],
+        first_sends=fields["first_sends"],
+        b_max=fields["b_max"],
+    )
+    order = np.lexsort((found.number, found.time_ms, found.unit))
+    found = found.take(order)
+    return first_and_count(found, found.unit)
+
+
+def _battery(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:
+    at, fields = _flat(rows["battery"])
+    zeros = np.zeros(len(at), dtype=np.int64)
+    found = Happenings(
+        at, unit[at], fields["mv"], fields["boot_ms"], number[at], zeros, zeros, zeros
+    )
+    return found.take(np.lexsort((found.what, found.number, found.time_ms, found.unit)))
+
+
+def _no_happenings() -> Happenings:
+    return Happenings(*(np.zeros(0, dtype=np.int64) for _ in range(8)))
+
+
+def _flat(column: pa.ChunkedArray) -> tuple[Ints, dict[str, Ints]]:
+    """Of lists of structures the row of each element, and its whole numbers by field."""
+    length = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    flat = pc.list_flatten(column).combine_chunks()
+    fields = {
+        field.name: whole(pa.chunked_array([flat.field(field.name)]))
+        for field in flat.type
+        if pa.types.is_integer(field.type)
+    }
+    return np.repeat(np.arange(len(column)), length), fields
+
+
+def _ranks(column: pa.ChunkedArray) -> Ints:
+    """Text as its rank among the texts of the column; null is first."""
+    coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    names = np.array([name or "" for name in coded.dictionary.to_pylist()], dtype=object)
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[np.argsort(names, kind="stable")] = np.arange(len(names))
+    index = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return np.where(index >= 0, rank[index], -1) if len(names) else np.full(len(column), -1)
+
+
+def whole(column: pa.ChunkedArray) -> Ints:
+    """A column of whole numbers; null is NONE."""
+    numbers = pc.fill_null(pc.cast(column, pa.int64()), NONE)
+    found: Ints = numbers.combine_chunks().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _matrix(column: pa.ChunkedArray, width: int) -> npt.NDArray[np.int64]:
+    return whole(pa.chunked_array([pc.list_flatten(column).combine_chunks()])).reshape(-1, width)
+
+
+def _nullable(values: Ints, kind: pa.DataType) -> pa.Array:
+    missing = values == NONE
+    return pa.array(np.where(missing, 0, values), mask=missing).cast(kind)
