@@ -321,7 +321,9 @@ def latest_names(rows: pa.Table) -> dict[str, dict[str, str]]:
 def _each_place_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Two ingests at once may both have noted a place; a row of an import has no content."""
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for at, row in enumerate(sorted(rows, key=lambda one: (one["file"], one["offset"]))):
+    for at, row in enumerate(
+        sorted(rows, key=lambda one: (one.get("file") or "", one.get("offset") or 0))
+    ):
         content = row.get("content_crc")
         seen.setdefault((at,) if content is None else (content, row["size"]), row)
     return list(seen.values())
