@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet_tools.telemetry import attention, decode, inputs, report
+from drupelet_tools.telemetry import attention, codes, report
 from drupelet_tools.telemetry.analyses_plan import parse_plan
 from drupelet_tools.telemetry.report_figures import build, natural
 from telemetry import fleet_rows
@@ -29,7 +29,7 @@ def readings(device, charges, step_ms=DAY_MS):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", [decode.REASON_CONFLICT, inputs.REASON_OTHER])
+@pytest.mark.parametrize("reason", [codes.REASON_CONFLICT, codes.REASON_OTHER])
 def test_two_devices_with_one_id_are_an_alarm_in_those_words(tmp_path, reason):
     segments = [segment(A, n, n * HOUR, (n + 1) * HOUR, START_MS) for n in range(3)]
     kinds, found = rows_of(

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.decode import REASON_CONFLICT
 from drupelet_tools.telemetry.time_units import span
 
 Row = dict[str, Any]
@@ -29,8 +28,8 @@ OUT_SHARE = 0.05
 RESTARTS_MIN = 3  # starts by power or reset after the first: a battery is changed now and then
 FLEET_MIN = 2  # devices: fewer are no fleet that could be silent as a whole
 ROWS_MAX = 200  # a fleet with more has one cause, not two hundred
-# What the lake calls a copy that its device did not write (inputs.REASON_OTHER is the import's).
-COLLISIONS = (REASON_CONFLICT, "not from its device, or not its first with this number")
+# What the lake calls a copy that its device did not write; the second is the import's.
+COLLISIONS = (codes.REASON_CONFLICT, codes.REASON_OTHER)
 COLLISION = "two devices with one id"
 
 # What to do about each kind of problem, the kinds in the order of their weight.

@@ -121,3 +121,8 @@ def as_text(text: str) -> str:
     """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return _UNSHOWN.sub("\ufffd", whole)
+
+
+# Why a segment is in quarantine although it was written whole: two devices have one id.
+REASON_CONFLICT = "other bytes under a number already seen"
+REASON_OTHER = "not from its device, or not its first with this number"

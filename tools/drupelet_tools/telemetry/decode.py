@@ -54,7 +54,6 @@ BLOCK_REASONS = (
 )
 REASON_CUT = "cut block"
 REASON_LONG = f"more than {BOX_BLOCKS_MAX} blocks"
-REASON_CONFLICT = "other bytes under a number already seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ def _merge(chunk: Chunk) -> None:
 def leave_out(chunk: Chunk, entry: int) -> None:
     """Take an entry's blocks out and say that it contradicts what is known."""
     chunk.left_out.add(entry)
-    chunk.damages.append(Damage(entry, None, REASON_CONFLICT))
+    chunk.damages.append(Damage(entry, None, codes.REASON_CONFLICT))
     keep(chunk, chunk.owner != entry)
 
 

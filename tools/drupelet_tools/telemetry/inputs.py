@@ -60,7 +60,6 @@ FOLDERS_MAX = 1 << 20  # below a given one; a link to the root of a machine must
 CARRIERS = (*codes.CARRIERS, "lora", "ble")
 UNTOLD = ("", "-", "board")  # what an agent writes of a peer of which it does not know
 # Of a segment that an export put beside the one with its name (drupelet_host/view).
-REASON_OTHER = "not from its device, or not its first with this number"
 UNNAMED = ""  # device of a segment whose header is damaged
 
 
@@ -330,7 +329,7 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
                     at = _begin(path)
                     place = (rows.file, at, max(os.fstat(handle).st_size - at, 0))
                     if path.suffix == OTHER_SUFFIX:
-                        rows.reason[rows.count] = REASON_OTHER
+                        rows.reason[rows.count] = codes.REASON_OTHER
                     rows.add([place], _padded(os.pread(handle, HEAD_SIZE, at)))
             finally:
                 os.close(handle)

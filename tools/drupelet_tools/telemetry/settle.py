@@ -17,7 +17,7 @@ from drupelet.base.limits import BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.choose import REASON_FAR, Choice, Spans, choose
 from drupelet_tools.telemetry.columns import Units, reader_table
-from drupelet_tools.telemetry.decode import NONE, REASON_CONFLICT, Flags, Ints
+from drupelet_tools.telemetry.decode import NONE, Flags, Ints
 from drupelet_tools.telemetry.fold import SUMMED, fold
 from drupelet_tools.telemetry.partials import (
     COUNTERS,
@@ -177,7 +177,7 @@ class _Group:
         damaged = damaged.append_column("offset", pa.array(fields["offset"][seen]))
         damaged = damaged.append_column("reason", reason.filter(pa.array(seen)))
         whole_ones = [
-            (self.choice.contradicting, REASON_CONFLICT),
+            (self.choice.contradicting, codes.REASON_CONFLICT),
             (self.choice.far, REASON_FAR),
         ]
         pieces = [damaged]

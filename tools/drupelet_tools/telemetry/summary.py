@@ -12,7 +12,6 @@ from drupelet_tools.telemetry import codes, decode
 from drupelet_tools.telemetry.choose import Choice, Spans, choose
 from drupelet_tools.telemetry.decode import (
     NONE,
-    REASON_CONFLICT,
     Chunk,
     Damage,
     Entries,
@@ -89,7 +88,7 @@ def summarise(log: Log) -> Tables:
         tables[table] = [
             _row(log, dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)
         ]
-    contradicting = [Damage(int(at), None, REASON_CONFLICT) for at in choice.contradicting]
+    contradicting = [Damage(int(at), None, codes.REASON_CONFLICT) for at in choice.contradicting]
     tables["quarantine"] = [
         {
             "device": log.headers[damage.entry].device,
