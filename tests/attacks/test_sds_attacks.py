@@ -49,7 +49,7 @@ def test_a_filter_of_ones_makes_nothing_acknowledged() -> None:
     ann.say()
     for number in range(50):
         ann.hear(wire(b"r%d" % number, sender=b"eve%d" % number, bloom=b"\xff" * 128))
-    assert ann.state == {b"m": UNACKNOWLEDGED} and ann.channel.filters == 50
+    assert ann.state == {b"m": UNACKNOWLEDGED}
     assert len([said for said in ann.later(300_000) if said.id == b"m"]) == 10
     goes_on(ann)
 
@@ -69,7 +69,7 @@ def test_a_filter_of_a_megabyte_is_not_kept() -> None:
     before = tables(ann)
     big = wire(b"big", bloom=bytes(1 << 20))
     assert ann.hear(big) == OK
-    assert ann.channel.filters == 1 or not ann.state
+    assert not ann.state
     assert tables(ann) == before and ann.delivered == [b"big"]
     goes_on(ann)
 

@@ -203,7 +203,6 @@ def test_a_message_that_was_forgotten_is_not_delivered_again() -> None:
     for frame in frames:
         ann.hear(frame)
     assert len(ann.delivered) == len(set(ann.delivered)) == 40
-    assert ann.channel.too_old == 32
 
 
 def test_a_far_future_message_does_not_shut_out_the_others() -> None:
@@ -385,7 +384,6 @@ def test_filters_of_other_sizes_and_full_ones_say_nothing(bloom: bytes) -> None:
     publish_one(ann, b"x", b"m")
     assert ann.hear(wire(b"theirs", bloom=bloom)) == OK
     assert ann.state == {b"m": UNACKNOWLEDGED} and ann.delivered == [b"theirs"]
-    assert ann.channel.filters == 1
 
 
 @pytest.mark.parametrize(("ones", "state"), [(600, POSSIBLY), (601, UNACKNOWLEDGED)])

@@ -89,9 +89,8 @@ class Channel:
         self._hurries = False  # the next sync message was moved forward
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
-        self.frames = self.syncs = self.repaired = 0  # sent
-        self.delivered = self.duplicates = self.malformed = self.refused = 0
-        self.foreign = self.own = self.filters = self.too_old = 0
+        self.frames = self.syncs = self.repaired = self.delivered = self.duplicates = 0
+        self.malformed = self.refused = self.foreign = self.own = 0
         self._plan_sync(now_ms)
 
     # --- messages of our own ---
@@ -199,11 +198,9 @@ class Channel:
         """Review ACK status; look at the repair requests (specs/sds.md, "SDS Repair")."""
         message = self.decoder
         self._acknowledge(True)
-        if message.bloom_at >= 0:
-            if self.bloom.usable(frame, message.bloom_at, message.bloom_size):
-                self.outbox.review_filter(self.bloom, frame, message.bloom_at)
-            else:
-                self.filters += 1
+        at = message.bloom_at
+        if at >= 0 and self.bloom.usable(frame, at, message.bloom_size):
+            self.outbox.review_filter(self.bloom, frame, at)
         message.rewind()
         requests_left = CHANNEL_REQUESTS_MAX if self.settings.repair else 0
         while requests_left and message.next(REPAIR):
@@ -280,7 +277,6 @@ class Channel:
             return OK
         if self._is_beyond(now_ms):
             # It may have been delivered and removed. Losing it is better than delivering it twice.
-            self.too_old += 1
             log.forget(key)
             return OK
         if self.event_count == CHANNEL_EVENTS_MAX:

@@ -21,9 +21,9 @@ UNACKNOWLEDGED = const(1)
 POSSIBLY = const(2)  # possibly acknowledged: a received filter contains it
 _RESENDS_AT = const(16)
 _STRIDE = const(17)
-# How often a wait doubles. A message that stays so long has no sync message that names it, and
-# nobody else who says anything.
-_DOUBLINGS_MAX = const(3)
+# Where the count ends: a wait doubles three times. What stays so long is named by no sync message,
+# and by nobody else.
+_RESENDS_MAX = const(4 * CHANNEL_RESENDS_MAX - 1)
 
 
 class Outbox:
@@ -51,7 +51,7 @@ class Outbox:
         settings = self._settings
         wait_ms = settings.period_ms * (settings.possibly_periods if state == POSSIBLY else 1)
         resends = self.rows.table[row * _STRIDE + _RESENDS_AT]
-        return min(wait_ms << min(resends // CHANNEL_RESENDS_MAX, _DOUBLINGS_MAX), WAIT_MS_MAX)
+        return min(wait_ms << resends // CHANNEL_RESENDS_MAX, WAIT_MS_MAX)
 
     def review_filter(self, bloom: "BloomPort", bits: bytearray, at: int) -> None:
         """Mark messages that a received filter seems to contain as possibly acknowledged."""
@@ -70,10 +70,11 @@ class Outbox:
         Some implementations name only the newest few messages of their log, and only once, so an
         acknowledgement may never come.
         """
-        self.rows.keep_due(now_ms)
-        for row in range(self.rows.count - 1, -1, -1):
-            resends = self.rows.table[row * _STRIDE + _RESENDS_AT]
-            if resends >= CHANNEL_RESENDS_MAX and log.is_named(self.rows.handle(row)):
+        rows = self.rows
+        rows.keep_due(now_ms)
+        for row in range(rows.count - 1, -1, -1):
+            resends = rows.table[row * _STRIDE + _RESENDS_AT]
+            if resends >= CHANNEL_RESENDS_MAX and log.is_named(rows.handle(row)):
                 self.release(row)
 
     def next(self, now_ms: int, heard_ms: int) -> int:
@@ -95,6 +96,6 @@ class Outbox:
             rows.set_state(row, state)
         elif heard_ms >= 0 and elapsed_ms(now_ms, heard_ms) <= passed_ms:
             at = row * _STRIDE + _RESENDS_AT
-            rows.table[at] = min(rows.table[at] + 1, 255)
+            rows.table[at] = min(rows.table[at] + 1, _RESENDS_MAX)
         rows.set_time(row, later_ms(now_ms, self._wait_ms(state, row)))
         return row
