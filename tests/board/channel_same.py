@@ -94,5 +94,5 @@ for here in channels:
         at = 3 + here.keeper.work[1]
         ids.append(bytes(here.keeper.work[at + 1 : at + 9]))
         assert size
-    counts = (here.delivered, here.syncs, here.repaired, here.frames)
+    counts = (here.delivered, here.syncs, here.repaired, here.outbox.resent)
     print(len(ids), here.outbox.rows.count, here.log.incoming.count, counts, b" ".join(ids))

@@ -10,8 +10,7 @@ from drupelet.base.limits import (
     LORA_FRAME_SIZE_MAX,
     NOW_MODULUS_MS,
 )
-from drupelet.link.budget import Budget, LoRaAir, NoAir
-from duty_airtime import duty_airtime_ms
+from drupelet.link.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
 from helpers import EPOCH_MS, Draw, Member, Network
 
 HOUR_MS = 3_600_000

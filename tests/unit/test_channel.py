@@ -203,6 +203,7 @@ def test_a_message_that_was_forgotten_is_not_delivered_again() -> None:
     for frame in frames:
         ann.hear(frame)
     assert len(ann.delivered) == len(set(ann.delivered)) == 40
+    assert ann.channel.too_old == 32
 
 
 def test_a_far_future_message_does_not_shut_out_the_others() -> None:
@@ -384,6 +385,7 @@ def test_filters_of_other_sizes_and_full_ones_say_nothing(bloom: bytes) -> None:
     publish_one(ann, b"x", b"m")
     assert ann.hear(wire(b"theirs", bloom=bloom)) == OK
     assert ann.state == {b"m": UNACKNOWLEDGED} and ann.delivered == [b"theirs"]
+    assert ann.channel.filters == 1
 
 
 @pytest.mark.parametrize(("ones", "state"), [(600, POSSIBLY), (601, UNACKNOWLEDGED)])
@@ -419,6 +421,7 @@ def test_unacknowledged_messages_go_out_again_after_each_period() -> None:
     said = ann.later(10 * PERIOD_MS)
     assert [one.id for one in said] == [b"m"] * 10
     assert all(one.content == b"x" for one in said)
+    assert ann.channel.outbox.resent == 10
 
 
 def test_possibly_acknowledged_ones_after_four() -> None:
@@ -438,7 +441,7 @@ def test_what_does_not_come_is_lost_one_day_and_its_dependents_have_a_gap() -> N
     ann.later(3_500_000)
     assert ann.log == []
     ann.later(200_000)
-    assert ann.log == [b"b", b"c"]
+    assert ann.log == [b"b", b"c"] and ann.channel.given_up == 2
     assert ann.events[:2] == [(EVENT_GAP, b"b"), (EVENT_MESSAGE, b"c")]
     ann.hear(wire(b"d", causal=(b"a",), lamport=START_MS + 4))
     assert ann.delivered[-1] == b"d", "what is lost is not waited for again"

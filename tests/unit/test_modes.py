@@ -2,9 +2,8 @@
 
 import pytest
 
-from drupelet.link.budget import Budget, LoRaAir, NoAir
+from drupelet.link.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
 from drupelet.node import AUTO, BATCH, INTERACTIVE, PROFILE_BSP_1, PROFILE_MVDS_1
-from duty_airtime import duty_airtime_ms
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 
 

@@ -89,8 +89,9 @@ class Channel:
         self._hurries = False  # the next sync message was moved forward
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
-        self.frames = self.syncs = self.repaired = self.delivered = self.duplicates = 0
-        self.malformed = self.refused = self.foreign = self.own = 0
+        self.frames = self.syncs = self.repaired = 0  # sent
+        self.delivered = self.duplicates = self.malformed = self.refused = 0
+        self.foreign = self.own = self.filters = self.too_old = self.given_up = 0
         self._plan_sync(now_ms)
 
     # --- messages of our own ---
@@ -198,9 +199,11 @@ class Channel:
         """Review ACK status; look at the repair requests (specs/sds.md, "SDS Repair")."""
         message = self.decoder
         self._acknowledge(True)
-        at = message.bloom_at
-        if at >= 0 and self.bloom.usable(frame, at, message.bloom_size):
-            self.outbox.review_filter(self.bloom, frame, at)
+        if message.bloom_at >= 0:
+            if self.bloom.usable(frame, message.bloom_at, message.bloom_size):
+                self.outbox.review_filter(self.bloom, frame, message.bloom_at)
+            else:
+                self.filters += 1
         message.rewind()
         requests_left = CHANNEL_REQUESTS_MAX if self.settings.repair else 0
         while requests_left and message.next(REPAIR):
@@ -277,6 +280,7 @@ class Channel:
             return OK
         if self._is_beyond(now_ms):
             # It may have been delivered and removed. Losing it is better than delivering it twice.
+            self.too_old += 1
             log.forget(key)
             return OK
         if self.event_count == CHANNEL_EVENTS_MAX:
@@ -354,7 +358,7 @@ class Channel:
         row = self.log.next_overdue(now_ms)
         if row < 0 or self.event_count == CHANNEL_EVENTS_MAX:
             return False
-        self.log.give_up(row, now_ms)
+        self.given_up += self.log.give_up(row, now_ms)
         self._release(row, now_ms, EVENT_GAP)
         return True
 
@@ -432,7 +436,7 @@ class Channel:
         self._sweep_ms = later_ms(now_ms, settings.period_ms)
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self.repair.sweep(now_ms)
-        self.outbox.sweep(now_ms, log)
+        self.outbox.sweep(now_ms)
         while settings.lost_ms and self._give_up(now_ms):
             self._settle(now_ms)
         if settings.repair:

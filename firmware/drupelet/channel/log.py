@@ -75,12 +75,6 @@ class LocalLog:
             if flag == AGAIN:
                 self.again += 1 if value else -1
 
-    def is_named(self, handle: int) -> bool:
-        """Whether whoever misses a message of the log hears of it without getting a copy: a later
-        message names it, or our sync messages take turns through what nothing names."""
-        row = self.rows.find_handle(handle)
-        return row < 0 or self.settings.send_sync or self.has(row, REFERENCED)
-
     def enter(self, key: bytearray, handle: int) -> None:
         """Insert the open message by Lamport value, then by id; mark those that wait for it.
 
@@ -281,12 +275,16 @@ class LocalLog:
                 first_lost = row
         return first_lost
 
-    def give_up(self, row: int, now_ms: int) -> None:
-        """Give up the missing dependencies of a waiting message that do not wait here themselves,
-        at most CHANNEL_LOST_MAX."""
-        for _ in range(CHANNEL_LOST_MAX):
-            if self.check(row, now_ms, False) and not self._missing_waits:
-                self._lose(self._missing)
+    def give_up(self, row: int, now_ms: int) -> int:
+        """Give up the missing dependencies of a waiting message that do not wait here themselves.
+
+        Returns how many, at most CHANNEL_LOST_MAX.
+        """
+        for count in range(CHANNEL_LOST_MAX):
+            if not self.check(row, now_ms, False) or self._missing_waits:
+                return count
+            self._lose(self._missing)
+        return CHANNEL_LOST_MAX
 
     def release(self, row: int, key: bytearray) -> int:
         """Remove a waiting message from `incoming`; return its handle, 0 if the keeper lost it.

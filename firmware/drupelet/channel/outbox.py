@@ -6,13 +6,12 @@ Sweep").
 """
 
 from drupelet.base.compat import const
-from drupelet.base.limits import CHANNEL_RESENDS_MAX, WAIT_MS_MAX
+from drupelet.base.limits import CHANNEL_RESENDS_MAX
 from drupelet.base.time_ms import elapsed_ms, later_ms
 from drupelet.channel.rows import KeyRows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel.log import LocalLog
     from drupelet.channel.ports import BloomPort, KeeperPort
     from drupelet.channel.settings import Settings
 
@@ -21,9 +20,6 @@ UNACKNOWLEDGED = const(1)
 POSSIBLY = const(2)  # possibly acknowledged: a received filter contains it
 _RESENDS_AT = const(16)
 _STRIDE = const(17)
-# Where the count ends: a wait doubles three times. What stays so long is named by no sync message,
-# and by nobody else.
-_RESENDS_MAX = const(4 * CHANNEL_RESENDS_MAX - 1)
 
 
 class Outbox:
@@ -33,6 +29,8 @@ class Outbox:
         self._keeper = keeper
         self._settings = settings
         self.rows = KeyRows(settings.outgoing_max, _STRIDE)
+        self.resent = 0
+        self.unnamed = 0  # messages removed unacknowledged after CHANNEL_RESENDS_MAX resends
 
     def add(self, key: bytearray, handle: int, now_ms: int) -> None:
         """Add a message, due at once."""
@@ -45,13 +43,10 @@ class Outbox:
         self.rows.remove(row)
         self._keeper.pin(handle, False)
 
-    def _wait_ms(self, state: int, row: int) -> int:
-        """The time after which a message in this state is sent again, in ms: twice as long after
-        every CHANNEL_RESENDS_MAX resends."""
+    def _wait_ms(self, state: int) -> int:
+        """The time after which a message in this state is sent again, in ms."""
         settings = self._settings
-        wait_ms = settings.period_ms * (settings.possibly_periods if state == POSSIBLY else 1)
-        resends = self.rows.table[row * _STRIDE + _RESENDS_AT]
-        return min(wait_ms << resends // CHANNEL_RESENDS_MAX, WAIT_MS_MAX)
+        return settings.period_ms * (settings.possibly_periods if state == POSSIBLY else 1)
 
     def review_filter(self, bloom: "BloomPort", bits: bytearray, at: int) -> None:
         """Mark messages that a received filter seems to contain as possibly acknowledged."""
@@ -60,22 +55,20 @@ class Outbox:
             place = row * _STRIDE
             if rows.state(row) == UNACKNOWLEDGED and bloom.has(bits, at, rows.table, place):
                 rows.set_state(row, POSSIBLY)
-                more_ms = self._wait_ms(POSSIBLY, row) - self._wait_ms(UNACKNOWLEDGED, row)
+                more_ms = self._wait_ms(POSSIBLY) - self._wait_ms(UNACKNOWLEDGED)
                 rows.set_time(row, later_ms(rows.time_ms(row), more_ms))
 
-    def sweep(self, now_ms: int, log: "LocalLog") -> None:
-        """Remove messages that were resent CHANNEL_RESENDS_MAX times while others were heard, and
-        of which participants that miss them hear otherwise: they have to request them.
+    def sweep(self, now_ms: int) -> None:
+        """Remove messages that were resent CHANNEL_RESENDS_MAX times while others were heard.
 
-        Some implementations name only the newest few messages of their log, and only once, so an
-        acknowledgement may never come.
+        Participants that miss them must request them. Some implementations name only the newest
+        few messages of their log, and only once, so an acknowledgement may never come.
         """
-        rows = self.rows
-        rows.keep_due(now_ms)
-        for row in range(rows.count - 1, -1, -1):
-            resends = rows.table[row * _STRIDE + _RESENDS_AT]
-            if resends >= CHANNEL_RESENDS_MAX and log.is_named(rows.handle(row)):
+        self.rows.keep_due(now_ms)
+        for row in range(self.rows.count - 1, -1, -1):
+            if self.rows.table[row * _STRIDE + _RESENDS_AT] >= CHANNEL_RESENDS_MAX:
                 self.release(row)
+                self.unnamed += 1
 
     def next(self, now_ms: int, heard_ms: int) -> int:
         """Return the row of the next message to send now, and count it as sent; -1: none.
@@ -90,12 +83,14 @@ class Outbox:
                 break
         else:
             return -1
-        passed_ms = elapsed_ms(now_ms, rows.time_ms(row)) + self._wait_ms(state, row)
+        passed_ms = elapsed_ms(now_ms, rows.time_ms(row)) + self._wait_ms(state)
         if state == UNSENT:
             state = UNACKNOWLEDGED
             rows.set_state(row, state)
-        elif heard_ms >= 0 and elapsed_ms(now_ms, heard_ms) <= passed_ms:
-            at = row * _STRIDE + _RESENDS_AT
-            rows.table[at] = min(rows.table[at] + 1, _RESENDS_MAX)
-        rows.set_time(row, later_ms(now_ms, self._wait_ms(state, row)))
+        else:
+            self.resent += 1
+            if heard_ms >= 0 and elapsed_ms(now_ms, heard_ms) <= passed_ms:
+                at = row * _STRIDE + _RESENDS_AT
+                rows.table[at] = min(rows.table[at] + 1, 255)
+        rows.set_time(row, later_ms(now_ms, self._wait_ms(state)))
         return row

@@ -364,7 +364,7 @@ class Seal(SealFields):
         rows = self.context.rows
         row = self.at
         if not equal(buf, at + 4, rows, row + PEER_GEN_AT, 4):
-            if not equal(rows, row + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+            if get_u32(rows, row + PEER_GEN_AT):
                 self.flags |= PEER_LOST
                 # Frames from before the loss acknowledge what is lost now: refuse them.
                 self._old(True)
@@ -540,15 +540,14 @@ class Seal(SealFields):
         is_same_generation = generation == get_u16(rows, at + GENERATION_IN_AT)
         known = get_u24(rows, at + IN_EPOCH_AT) if is_same_generation else base
         is_current = is_same_generation and epoch == known
-        if epoch <= base and not is_current:
-            return E_PEER
-        # Until a loss is handled (`settle`) do not switch to a new root: its record would not say
-        # that the peer's store changed.
-        if get_u16(record, RECORD_GENERATION_AT) != generation or (
-            not is_same_generation and self.flags & PEER_LOST
+        if (
+            (epoch <= base and not is_current)
+            or get_u16(record, RECORD_GENERATION_AT) != generation
+            # Until a loss is handled (`settle`) do not switch to a new root: its record would not
+            # say that the peer's store changed.
+            or (self.flags & PEER_LOST and not is_same_generation)
+            or (epoch - known > SEAL_SKIP_FREE and not self._may_skip(now_ms))
         ):
-            return E_PEER
-        if epoch - known > SEAL_SKIP_FREE and not self._may_skip(now_ms):
             return E_PEER
         key = self._key_of(epoch, base)
         if key is None:
@@ -566,7 +565,7 @@ class Seal(SealFields):
             self.clones += 1  # two senders in one epoch: a clone, or a restored older copy
             self.flags |= URGENT | OWES
             return E_PEER
-        if equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+        if not get_u32(rows, at + PEER_GEN_AT):
             if get_u24(rows, at + IN_EPOCH_AT):
                 # An epoch has ended without a status, and the store that it spoke for with it.
                 self.flags = (self.flags | PEER_LOST) & ~IN_OPEN

@@ -26,6 +26,7 @@ from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
 from drupelet.channel.relay import carry, send
 from drupelet.wire.sds.nim import Message, from_sds, to_sds
 from drupelet_host.channel.nim_dialect import NimChannel
+from drupelet_host.channel.nim_outbox import is_named
 
 # Messages whose two values are known; older ones are behind everything that is still to come.
 _MAP_MAX = 65536
@@ -142,7 +143,7 @@ class _Side:
         }
         waiting = [id for id, row in rows.items() if row >= 0]
         handle = channel.outbox.rows.handle
-        waiting.sort(key=lambda id: not channel.log.is_named(handle(rows[id])))
+        waiting.sort(key=lambda id: not is_named(channel.log, handle(rows[id])))
         if waiting:
             channel.outbox.release(rows[waiting[0]])
             self._forget(waiting[0])

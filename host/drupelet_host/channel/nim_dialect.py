@@ -24,6 +24,7 @@ from drupelet.wire.sds.nim import (
     read_filter,
     to_sds,
 )
+from drupelet_host.channel.nim_outbox import LastingOutbox
 
 _MASK = (1 << 64) - 1
 # Ids whose keys may be in some table: many times what a channel has in RAM.
@@ -136,6 +137,7 @@ class NimChannel:
         settings.identity = NimIdentity(participant, murmur)
         bloom = NimFilter(capacity, error_rate, murmur)
         self.channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)
+        self.channel.outbox = LastingOutbox(self.channel)
         self.channel.restore(now_ms)
         # A new participant, or one that lost its log, accepts messages of its own from others.
         log = self.channel.log
