@@ -417,7 +417,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read_changes_nothing(tmp_path, 
 def test_a_file_of_the_lake_that_is_gone_or_cut_is_named(boxes, tmp_path, kind):
     root = tmp_path / "lake"
     shutil.copytree(boxes / "lake", root)
-    if kind == schemas.TOLD:
+    if kind == schemas.FOREIGN:
         commit.append(root, {"battery": [{"device": "x", "boot": 0, "mv": 3_600}]}, "import:1")
     path = Path(lake.open_lake(root).paths(kind)[0])
     whole = path.read_bytes()

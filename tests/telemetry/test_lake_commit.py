@@ -417,13 +417,13 @@ def test_a_lake_is_a_function_of_what_came_while_it_is_compacted(boxes, tmp_path
     root = tmp_path / "lake"
     for pack in packs[:4]:
         ingest([pack], root, events=True)
-    made_anew = compact._told_anew
+    made_anew = compact._foreign_anew
 
     def meanwhile(*given):
         ingest(packs[4:], root, events=True)
         return made_anew(*given)
 
-    monkeypatch.setattr(compact, "_told_anew", meanwhile)
+    monkeypatch.setattr(compact, "_foreign_anew", meanwhile)
     compact.compact(root)
     assert without_places(content(root)) == without_places(wanted)
     assert len(lake.open_lake(root).files["piece"]) > 1

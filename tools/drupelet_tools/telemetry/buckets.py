@@ -272,9 +272,9 @@ def _sum(values: Iterator[float | None]) -> float | None:
 
 
 def _carriers(fleets: list[Row]) -> list[Row]:
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for row in (row for fleet in fleets for row in fleet["carriers"]):
-        own = found.setdefault(row["carrier"], {"carrier": row["carrier"]})
+        own = rows.setdefault(row["carrier"], {"carrier": row["carrier"]})
         for name in ("bytes", "content", "telemetry"):
             own[name] = own.get(name, 0) + row[name]
     return [
@@ -284,7 +284,7 @@ def _carriers(fleets: list[Row]) -> list[Row]:
             if row["content"] > 0
             else None,
         }
-        for _, row in sorted(found.items())
+        for _, row in sorted(rows.items())
     ]
 
 

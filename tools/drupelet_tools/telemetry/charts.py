@@ -43,7 +43,7 @@ DAY_MS, YEAR_MS = 86_400_000, 31_557_600_000
 
 def charts(figures: Figures) -> dict[str, Chart]:
     """Charts by the name of their place in the report; those without data are left out."""
-    made: dict[str, Chart | None] = {
+    by_place: dict[str, Chart | None] = {
         "steps": _steps_chart(figures),
         "life": _life_chart(figures),
         "bytes": _bytes_chart(figures),
@@ -53,13 +53,13 @@ def charts(figures: Figures) -> dict[str, Chart]:
         "sends": _sends_chart(figures),
         "volts": _volts_chart(figures),
     }
-    return {name: chart for name, chart in made.items() if chart is not None}
+    return {name: chart for name, chart in by_place.items() if chart is not None}
 
 
 def battery_charts(figures: Figures) -> dict[str, Chart]:
     """The charts of a large fleet's index."""
-    made = {"steps": _steps_chart(figures), "life": _life_chart(figures)}
-    return {name: chart for name, chart in made.items() if chart is not None}
+    by_place = {"steps": _steps_chart(figures), "life": _life_chart(figures)}
+    return {name: chart for name, chart in by_place.items() if chart is not None}
 
 
 def _steps_chart(figures: Figures) -> Chart | None:
@@ -68,7 +68,7 @@ def _steps_chart(figures: Figures) -> Chart | None:
     if not rows:
         return None
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
@@ -84,7 +84,7 @@ def _steps_chart(figures: Figures) -> Chart | None:
         )
         .properties(width=WIDTH, height=STEP * len({row["days"] for row in rows}))
     )
-    return made
+    return chart
 
 
 def _counts(values: Iterable[int]) -> alt.Axis:
@@ -132,8 +132,8 @@ def _life_chart(figures: Figures) -> Chart | None:
     log = alt.X("low:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=axis)
     lines = base.mark_rule(strokeWidth=2).encode(x=log, x2="high:Q")
     points = base.mark_point(filled=True, size=55, opacity=1).encode(x=alt.X("days:Q"))
-    made = alt.LayerChart(layer=[lines, points])
-    return made.properties(width=WIDTH, height=STEP * len(names) + 10)
+    chart = alt.LayerChart(layer=[lines, points])
+    return chart.properties(width=WIDTH, height=STEP * len(names) + 10)
 
 
 def _days(row: Row) -> Row:
@@ -176,7 +176,7 @@ def _charge_chart(figures: Figures) -> Chart | None:
     drawn.sort(key=lambda row: -row["mah_modelled"])
     rows = [
         {
-            "bar": f"{device['label']} · {device['carriers'] or 'no carrier told'}",
+            "bar": f"{device['label']} · {device['carriers'] or 'no carrier known'}",
             "kind": kind,
             "order": kinds.index(kind),
             "mAh": mah,
@@ -209,7 +209,7 @@ def _spent_chart(figures: Figures) -> Chart | None:
         for name in OPERATION_NAMES
         if spent.get(name)
     ]
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(color=COLOURS[0])
         .encode(
@@ -223,7 +223,7 @@ def _spent_chart(figures: Figures) -> Chart | None:
         )
         .properties(width=WIDTH, height=20 * len(rows))
     )
-    return made
+    return chart
 
 
 def _bars(
@@ -238,7 +238,7 @@ def _bars(
     domain = [kind for kind in kinds if kind in used]
     scale = alt.Scale(domain=domain, range=[colours[kinds.index(kind)] for kind in domain])
     picked = alt.selection_point(fields=["kind"], bind="legend")
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
@@ -260,7 +260,7 @@ def _bars(
         .add_params(picked)
         .properties(width=WIDTH, height=STEP * len({row["bar"] for row in rows}))
     )
-    return made
+    return chart
 
 
 def _latency_chart(figures: Figures) -> Chart | None:
@@ -289,7 +289,7 @@ def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
     scale = alt.Scale(domain=names, range=list(COLOURS))
     dashes = alt.Scale(domain=names)
     picked = alt.selection_point(fields=["device"], bind="legend")
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
@@ -312,7 +312,7 @@ def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
         .add_params(picked)
         .properties(width=WIDTH, height=260)
     )
-    return made
+    return chart
 
 
 def _sends_chart(figures: Figures) -> Chart | None:
@@ -325,7 +325,7 @@ def _sends_chart(figures: Figures) -> Chart | None:
         {"sends": str(at) if at < last else f"{last} or more", "messages": count}
         for at, count in enumerate(sends, 1)
     ]
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(color=COLOURS[0])
         .encode(
@@ -335,7 +335,7 @@ def _sends_chart(figures: Figures) -> Chart | None:
         )
         .properties(width=WIDTH, height=20 * last)
     )
-    return made
+    return chart
 
 
 def _volts_chart(figures: Figures) -> Chart | None:
@@ -354,7 +354,7 @@ def _volts_chart(figures: Figures) -> Chart | None:
     times = [row["time"] for row in rows]
     title, shape = _time_axis(max(times) - min(times))
     axis = alt.Axis(format=shape, labelOverlap="greedy", tickCount=8)
-    made: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(strokeWidth=1.5)
         .encode(
@@ -372,7 +372,7 @@ def _volts_chart(figures: Figures) -> Chart | None:
         )
         .properties(width=WIDTH, height=220)
     )
-    return made
+    return chart
 
 
 def _time_axis(wide_ms: float) -> tuple[str, str]:

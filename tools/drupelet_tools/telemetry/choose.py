@@ -136,8 +136,8 @@ def _families(copies: Copies, spans: Spans, accepted: Ints, chosen: Ints) -> Fam
     events = np.zeros(count, dtype=np.int64)
     np.add.at(events, at, spans.events[chosen])
     first, last = np.full(count, _MOST), np.full(count, NONE)
-    told = np.where(spans.event_first_ms == NONE, _MOST, spans.event_first_ms)
-    np.minimum.at(first, at, told[chosen])
+    first_ms = np.where(spans.event_first_ms == NONE, _MOST, spans.event_first_ms)
+    np.minimum.at(first, at, first_ms[chosen])
     np.maximum.at(last, at, spans.event_last_ms[chosen])
     offset, uncertainty = _anchors(copies_in, family, heads)
     return Families(

@@ -86,22 +86,22 @@ def _boots(lake: Lake) -> Boots:
     wanted = [("low", "min"), ("high", "max"), ("first_ms", "min"), ("last_ms", "max")]
     none = TABLES["segments"].empty_table().select(names)
     # Some devices at a time: of all segments only their boots are kept.
-    told = (
+    by_boot = (
         _by_boot(piece).aggregate(wanted) for piece in chain([none], lake.each("segments", names))
     )
-    found = pa.concat_tables(list(told))
-    found = found.sort_by([("device", "ascending"), ("boot", "ascending")])
-    encoded = found["device"].combine_chunks().dictionary_encode()
-    known = pc.is_valid(found["low_min"]).to_numpy()
+    boots = pa.concat_tables(list(by_boot))
+    boots = boots.sort_by([("device", "ascending"), ("boot", "ascending")])
+    encoded = boots["device"].combine_chunks().dictionary_encode()
+    known = pc.is_valid(boots["low_min"]).to_numpy()
     device = encoded.indices.to_numpy().astype(np.int64)
-    low = pc.fill_null(found["low_min"], -_OPEN).to_numpy()
-    high = pc.fill_null(found["high_max"], _OPEN).to_numpy()
-    begin = np.where(known, high, 0) + pc.fill_null(found["first_ms_min"], 0).to_numpy()
-    end = np.where(known, low, 0) + pc.fill_null(found["last_ms_max"], 0).to_numpy()
+    low = pc.fill_null(boots["low_min"], -_OPEN).to_numpy()
+    high = pc.fill_null(boots["high_max"], _OPEN).to_numpy()
+    begin = np.where(known, high, 0) + pc.fill_null(boots["first_ms_min"], 0).to_numpy()
+    end = np.where(known, low, 0) + pc.fill_null(boots["last_ms_max"], 0).to_numpy()
     return Boots(
         names=encoded.dictionary.to_pylist(),
         device=device,
-        boot=found["boot"].to_numpy().astype(np.int64),
+        boot=boots["boot"].to_numpy().astype(np.int64),
         low=low,
         high=high,
         known=known,
@@ -122,8 +122,8 @@ def _going_back(device: Ints, begin: Ints, end: Ints, known: Flags) -> Flags:
     at = np.flatnonzero(known)
     same = device[at][1:] == device[at][:-1]
     back = np.flatnonzero(same & (begin[at][1:] < end[at][:-1])) + 1
-    found: Flags = np.isin(device, device[at][back]) & known
-    return found
+    is_suspect: Flags = np.isin(device, device[at][back]) & known
+    return is_suspect
 
 
 def _exchanges(lake: Lake, boots: Boots, devices: list[str]) -> Bounds:
@@ -137,8 +137,8 @@ def _exchanges(lake: Lake, boots: Boots, devices: list[str]) -> Bounds:
     none = TABLES["messages"].empty_table().select(columns)
     wanted = pc.unique(pa.concat_tables([none, *own])["message"])
     among = pc.field("message").isin(wanted)
-    told = [piece.filter(among & (born | came)) for piece in lake.each("messages", columns)]
-    both = pa.concat_tables([none, *told])
+    halves = [piece.filter(among & (born | came)) for piece in lake.each("messages", columns)]
+    both = pa.concat_tables([none, *halves])
     births, arrivals = both.filter(born), both.filter(came)
     # Two creators of one number are two messages whose ids begin alike.
     once = births.group_by("message").aggregate([("boot_ms", "count"), ("boot_ms", "min")])
@@ -206,17 +206,17 @@ def _carry(low: Ints, high: Ints, fixed: Flags, bounds: Bounds) -> tuple[Ints, I
     return low, high
 
 
-def _table(boots: Boots, found: tuple[Ints, Ints, Flags]) -> pa.Table:
-    low, high, jumped = found
+def _table(boots: Boots, bounds: tuple[Ints, Ints, Flags]) -> pa.Table:
+    low, high, jumped = bounds
     rows = np.flatnonzero(~boots.known | jumped)
     low, high = low[rows], high[rows]
-    told = (low > -_OPEN) & (high < _OPEN) & (low <= high) & (high - low <= WIDTH_MS_MAX)
-    rows_told = np.where(told, (low + high) // 2, 0)
-    chosen = told | jumped[rows]
-    offset = pa.array(rows_told, mask=~told)
-    spread = pa.array(np.where(told, (high - low + 1) // 2, 0), mask=~told)
+    is_narrow = (low > -_OPEN) & (high < _OPEN) & (low <= high) & (high - low <= WIDTH_MS_MAX)
+    offset_ms = np.where(is_narrow, (low + high) // 2, 0)
+    chosen = is_narrow | jumped[rows]
+    offset = pa.array(offset_ms, mask=~is_narrow)
+    spread = pa.array(np.where(is_narrow, (high - low + 1) // 2, 0), mask=~is_narrow)
     names = pa.array([boots.names[at] for at in boots.device[rows]], pa.string())
-    source = pa.array(["pairs" if one else None for one in told], pa.string())
+    source = pa.array(["pairs" if one else None for one in is_narrow], pa.string())
     columns = [
         names,
         pa.array(boots.boot[rows].astype(np.int32)),

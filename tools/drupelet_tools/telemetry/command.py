@@ -18,7 +18,7 @@ from drupelet_tools.telemetry import (
     command_lake,
     command_report,
 )
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.command_line import JsonFlag, one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,18 +33,6 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", help="A setting of Spark's, spark.KEY=VALUE; may be repeated."),
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    try:
-        yield
-    except TelemetryError as error:
-        typer.echo(f"drupelet telemetry: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -85,7 +73,7 @@ def ingest(
     as_json: JsonFlag = False,
 ) -> None:
     """Bring new black-box segments into a lake; what it has already is left out."""
-    with _one_line():
+    with one_line():
         from drupelet_tools.telemetry import inputs, job, session
 
         names_given = inputs.read_names(names) if names else {}
@@ -119,7 +107,7 @@ def query(
 ) -> None:
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
     clocks, events, sources, devices, pieces."""
-    with _one_line():
+    with one_line():
         from drupelet_tools.telemetry import query_output, session, sql
 
         answer = sql.run(statement, lake, session.cluster_of(master, conf or []))

@@ -20,7 +20,13 @@ from drupelet_host.cli.common import path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.attention import ALARM, SEVERITIES, WARNING, Row
 from drupelet_tools.telemetry.cells import moment
-from drupelet_tools.telemetry.command_line import JsonFlag, one_line
+from drupelet_tools.telemetry.command_line import (
+    BatteryOption,
+    FleetOption,
+    JsonFlag,
+    ResultsOption,
+    one_line,
+)
 from drupelet_tools.telemetry.command_report import match, moment_ms, read_plan, read_results
 
 STATUSES = {ALARM: exit_codes.ALARMS, WARNING: exit_codes.WARNINGS}
@@ -33,19 +39,9 @@ def register(app: typer.Typer) -> None:
 
 def alerts(
     lake: Annotated[Path, typer.Argument(parser=path, help="Folder of the lake.")],
-    results: Annotated[
-        Path | None,
-        typer.Option("--results", parser=path, help="JSON: device name -> expected, delivered, …"),
-    ] = None,
-    fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet", parser=path, help="fleet.toml: batteries, temperatures, schedules."
-        ),
-    ] = None,
-    battery: Annotated[
-        str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
-    ] = None,
+    results: ResultsOption = None,
+    fleet: FleetOption = None,
+    battery: BatteryOption = None,
     now: Annotated[
         str | None,
         typer.Option("--now", help="ISO time from which silence counts; else this machine's."),

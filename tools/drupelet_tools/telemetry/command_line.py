@@ -1,16 +1,29 @@
-"""What the commands of `drupelet telemetry` share: errors in one line, `--json`."""
+"""What the commands of `drupelet telemetry` share: errors in one line, and options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.errors import TelemetryError
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+ResultsOption = Annotated[
+    Path | None,
+    typer.Option("--results", parser=path, help="JSON: device name -> expected, delivered, …"),
+]
+FleetOption = Annotated[
+    Path | None,
+    typer.Option("--fleet", parser=path, help="fleet.toml: batteries, temperatures, schedules."),
+]
+BatteryOption = Annotated[
+    str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
+]
 
 
 @contextmanager

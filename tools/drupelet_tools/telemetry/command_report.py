@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry.command_line import JsonFlag, one_line
+from drupelet_tools.telemetry.command_line import (
+    BatteryOption,
+    FleetOption,
+    JsonFlag,
+    ResultsOption,
+    one_line,
+)
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
@@ -48,19 +54,9 @@ def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
 def report(
     lake: LakeOption,
     html: Annotated[Path, typer.Option("--html", parser=path, help="The page to write.")],
-    results: Annotated[
-        Path | None,
-        typer.Option("--results", parser=path, help="JSON: device name -> expected, delivered, …"),
-    ] = None,
-    fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet", parser=path, help="fleet.toml: batteries, temperatures, schedules."
-        ),
-    ] = None,
-    battery: Annotated[
-        str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
-    ] = None,
+    results: ResultsOption = None,
+    fleet: FleetOption = None,
+    battery: BatteryOption = None,
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", parser=path, help="A file of `energy calibrate`."),

@@ -36,7 +36,7 @@ from drupelet_tools.telemetry.lake import (
     unwritable,
 )
 from drupelet_tools.telemetry.piece_file import TABLE, Written, make_durable
-from drupelet_tools.telemetry.schemas import DELTA, FILES, KEY, PIECE, TABLES, TOLD
+from drupelet_tools.telemetry.schemas import DELTA, FILES, FOREIGN, KEY, PIECE, TABLES
 
 # Each writer that is faster costs one try; the pause between two doubles up to a second.
 COMMIT_TRIES = 40
@@ -275,11 +275,11 @@ def append(
     if look is not None:
         look(lake)
     taken_ms = time.time_ns() // 1_000_000
-    told = told_rows(rows, origin, taken_ms)
-    devices = set(told["device"].to_pylist()) | {UNNAMED}
+    foreign = foreign_rows(rows, origin, taken_ms)
+    devices = set(foreign["device"].to_pylist()) | {UNNAMED}
     keys = [{"device": one, "origin": origin, "taken_ms": taken_ms} for one in sorted(devices)]
     keys += name_keys(names or {}, lake.names, taken_ms)
-    files = write_file(root, TOLD, secrets.token_hex(8), told)
+    files = write_file(root, FOREIGN, secrets.token_hex(8), foreign)
     try:
         commit(lake, Change(files, key_rows(keys), app=origin))
     except SupersededError:
@@ -287,7 +287,7 @@ def append(
     return True
 
 
-def told_rows(
+def foreign_rows(
     rows: Mapping[str, Iterable[Mapping[str, Any]]], origin: str | None, taken_ms: int
 ) -> pa.Table:
     """Rows of tables as the lake keeps those that do not come from pieces.
@@ -295,14 +295,14 @@ def told_rows(
     Raises:
         TelemetryError: a row does not fit its table.
     """
-    found = []
+    entries = []
     for table, listed in rows.items():
         kept = list(listed)
         try:
             pa.Table.from_pylist(kept, schema=TABLES[table])
         except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
             raise TelemetryError(f"{origin}: {table}: {wrong}") from None
-        found += [
+        entries += [
             {
                 "device": row.get("device", UNNAMED),
                 "boot": row.get("boot"),
@@ -313,4 +313,4 @@ def told_rows(
             }
             for row in kept
         ]
-    return pa.Table.from_pylist(found, schema=FILES[TOLD]).sort_by("device")
+    return pa.Table.from_pylist(entries, schema=FILES[FOREIGN]).sort_by("device")

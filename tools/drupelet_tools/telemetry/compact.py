@@ -39,7 +39,7 @@ from drupelet_tools.telemetry.lake import (
     unwritable,
 )
 from drupelet_tools.telemetry.piece_file import PACKS, ROWS_WRITTEN, TABLE, make_durable
-from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, KEY, PIECE, TOLD
+from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, FOREIGN, KEY, PIECE
 
 # A file of this size is left as it is.
 FILE_SIZE = 128 << 20
@@ -154,19 +154,19 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
         for one in lake.files[PIECE]
         if one.size < FILE_SIZE or any(one.device_min <= d <= one.device_max for d in doomed)
     ]
-    told = lake.files[TOLD]
+    foreign = lake.files[FOREIGN]
     if len(pieces) == 1 and not doomed:
         pieces = []
-    if len(told) == 1 and since_ms is None:
-        told = []
-    if not pieces and not told and len(lake.files[KEY]) <= 1 and since_ms is None:
+    if len(foreign) == 1 and since_ms is None:
+        foreign = []
+    if not pieces and not foreign and len(lake.files[KEY]) <= 1 and since_ms is None:
         return
     shares = lake.shares() if pieces else []
-    fresh = [*_pieces_anew(lake, pieces, shares, old), *_told_anew(lake, told, since_ms)]
+    fresh = [*_pieces_anew(lake, pieces, shares, old), *_foreign_anew(lake, foreign, since_ms)]
     change = Change(
         fresh,
         key_rows([]),
-        removed=[*pieces, *told],
+        removed=[*pieces, *foreign],
         all_keys=lambda state: _keys_anew(state, old, since_ms),
     )
     commit(lake, change)
@@ -251,11 +251,11 @@ def without_boots(rows: pa.Table, old: pa.Table) -> pa.Table:
     return rows.take(kept.take(pc.sort_indices(kept)))
 
 
-def _told_anew(lake: Lake, files: list[LakeFile], since_ms: int | None) -> list[LakeFile]:
-    rows = read_files(_paths(lake, files), FILES[TOLD], FILES[TOLD].names)
+def _foreign_anew(lake: Lake, files: list[LakeFile], since_ms: int | None) -> list[LakeFile]:
+    rows = read_files(_paths(lake, files), FILES[FOREIGN], FILES[FOREIGN].names)
     if since_ms is not None:
         rows = rows.filter(pc.greater_equal(rows["taken_ms"], since_ms))
-    return write_file(lake.root, TOLD, secrets.token_hex(8), rows.sort_by("device"))
+    return write_file(lake.root, FOREIGN, secrets.token_hex(8), rows.sort_by("device"))
 
 
 def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
@@ -267,8 +267,10 @@ def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
     rows = lake.key_columns(names).group_by(names).aggregate([])
     rows = without_boots(rows.select(names), old)
     if since_ms is not None:
-        told = pc.and_(pc.is_null(rows["number"]), pc.is_null(rows["table"]))
-        rows = rows.filter(pc.or_(pc.invert(told), pc.greater_equal(rows["taken_ms"], since_ms)))
+        is_of_device = pc.and_(pc.is_null(rows["number"]), pc.is_null(rows["table"]))
+        rows = rows.filter(
+            pc.or_(pc.invert(is_of_device), pc.greater_equal(rows["taken_ms"], since_ms))
+        )
     return rows
 
 

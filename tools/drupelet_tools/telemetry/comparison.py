@@ -78,21 +78,21 @@ def _figures(
     lake: Lake, boots: Sequence[Boot], plan: FleetPlan, now_ms: float, seed: int
 ) -> Figures:
     view = BootsView(lake, boots)
-    found = figures(view.as_lake, None, plan, now_ms=now_ms, seed=seed)
-    for row in found["devices"]:
+    all_figures = figures(view.as_lake, None, plan, now_ms=now_ms, seed=seed)
+    for row in all_figures["devices"]:
         mah = row["mah_modelled"]
         paid = mah is not None and row["delivered"] > 0
         row["mah_per_message"] = mah / row["delivered"] if paid else None
-    return found
+    return all_figures
 
 
 def _sum(name: str) -> Callable[[Figures], float | None]:
-    return lambda found: sum(row[name] for row in found["devices"])
+    return lambda all_figures: sum(row[name] for row in all_figures["devices"])
 
 
 def _per_message(name: str) -> Callable[[Figures], float | None]:
-    def pick(found: Figures) -> float | None:
-        rows = [row for row in found["devices"] if row[name] is not None]
+    def pick(all_figures: Figures) -> float | None:
+        rows = [row for row in all_figures["devices"] if row[name] is not None]
         count = sum(row["delivered"] for row in rows)
         return math.fsum(row[name] for row in rows) / count if count else None
 
@@ -100,29 +100,29 @@ def _per_message(name: str) -> Callable[[Figures], float | None]:
 
 
 def _median(name: str) -> Callable[[Figures], float | None]:
-    def pick(found: Figures) -> float | None:
-        middle = median_interval([r[name] for r in found["devices"] if r[name] is not None])
+    def pick(all_figures: Figures) -> float | None:
+        middle = median_interval([r[name] for r in all_figures["devices"] if r[name] is not None])
         return None if middle is None else middle.value
 
     return pick
 
 
-def _resets(found: Figures) -> float | None:
-    causes = [cause for row in found["devices"] for cause in row["health"]["reset_causes"]]
+def _resets(all_figures: Figures) -> float | None:
+    causes = [cause for row in all_figures["devices"] for cause in row["health"]["reset_causes"]]
     return causes.count(codes.RESET_WATCHDOG)
 
 
 FLEET: tuple[tuple[str, str, Callable[[Figures], float | None]], ...] = (
-    ("Devices heard", "", lambda found: len(found["devices"])),
+    ("Devices heard", "", lambda all_figures: len(all_figures["devices"])),
     ("Delivered", "", _sum("delivered")),
     ("Bytes per message", "B", _per_message("client_bytes")),
     ("Charge per message, modelled", "mAh", _per_message("mah_modelled")),
     ("Charge per day, modelled, median device", "mAh", _median("mah_per_day")),
-    ("Share of repeats, median device", "%", lambda found: _percent(_median("retransmit_share")(
-        found))),
-    ("Latency p50", "s", lambda found: _seconds(found["fleet"]["latency"]["p50_ms"])),
-    ("Latency p90", "s", lambda found: _seconds(found["fleet"]["latency"]["p90_ms"])),
-    ("Undelivered", "", lambda found: found["fleet"]["latency"]["undelivered"]),
+    ("Share of repeats, median device", "%", lambda all_figures: _percent(
+        _median("retransmit_share")(all_figures))),
+    ("Latency p50", "s", lambda all_figures: _seconds(all_figures["fleet"]["latency"]["p50_ms"])),
+    ("Latency p90", "s", lambda all_figures: _seconds(all_figures["fleet"]["latency"]["p90_ms"])),
+    ("Undelivered", "", lambda all_figures: all_figures["fleet"]["latency"]["undelivered"]),
     ("Resets by watchdog", "", _resets),
 )  # fmt: skip
 

@@ -35,10 +35,10 @@ from drupelet_tools.telemetry.commit import (
     Change,
     commit,
     file_of,
+    foreign_rows,
     key_rows,
     keys_of,
     name_keys,
-    told_rows,
     write_file,
 )
 from drupelet_tools.telemetry.compact import merge_tiers
@@ -55,7 +55,7 @@ from drupelet_tools.telemetry.lake import (
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.piece_file import Written
 from drupelet_tools.telemetry.plan import ENTRY, Plan, make_plan
-from drupelet_tools.telemetry.schemas import TOLD
+from drupelet_tools.telemetry.schemas import FOREIGN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -246,9 +246,9 @@ def _commit(
     """Make what was written count, with what the next ingest must know of it."""
     root, taken_ms = lake.root, time.time_ns() // 1_000_000
     pieces = [file_of(root, one) for one in written if one.rows]
-    told = told_rows({"quarantine": plan.unnamed.quarantine}, None, taken_ms)
+    foreign = foreign_rows({"quarantine": plan.unnamed.quarantine}, None, taken_ms)
     name = secrets.token_hex(8)
-    files = [*pieces, *write_file(root, TOLD, name, told)]
+    files = [*pieces, *write_file(root, FOREIGN, name, foreign)]
     named = latest_names(known.filter(pc.fill_null(pc.equal(known["table"], NAMES_TABLE), False)))
     rows = [{**row, "taken_ms": taken_ms} for row in plan.unnamed.keys]
     rows += name_keys(names, named, taken_ms)

@@ -3,7 +3,7 @@
     LAKE/table/_delta_log/        which files count, by Delta Lake's protocol
     LAKE/table/kind=piece/…       what copies of segments contribute (telemetry/piece_file.py)
     LAKE/table/kind=key/…         what an ingest must know of the lake: all keys, names, imports
-    LAKE/table/kind=told/…        rows from elsewhere, and places that are of no device
+    LAKE/table/kind=foreign/…     rows from elsewhere, and places that are of no device
     LAKE/packs/<name>.dbxpack     segments that came as files of their own, each behind its length
     LAKE/plans/<run>/             work lists of a running ingest
 
@@ -37,13 +37,13 @@ from drupelet_tools.telemetry.schemas import (
     DELTA,
     DEVICES,
     FILES,
+    FOREIGN,
     KEY,
     KINDS,
     MADE_OF,
     PIECE,
     SCHEMA_VERSION,
     TABLES,
-    TOLD,
     WALL_TABLES,
 )
 from drupelet_tools.telemetry.settle import settled
@@ -134,7 +134,7 @@ class Lake:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever taken in."""
-        return not (self.files[PIECE] or self.files[TOLD])
+        return not (self.files[PIECE] or self.files[FOREIGN])
 
     def paths(self, kind: str) -> list[str]:
         """Paths of the files of a kind that count."""
@@ -181,9 +181,9 @@ class Lake:
         else:
             for share in self.shares():
                 yield share.table(table)
-        told = self.told(table)
-        if told.num_rows:
-            yield told
+        foreign = self.foreign(table)
+        if foreign.num_rows:
+            yield foreign
 
     def shares(self) -> list[Share]:
         """All devices, some at a time."""
@@ -224,22 +224,22 @@ class Lake:
         ]
         return Share(tuple(own), low, high)
 
-    def told(self, table: str) -> pa.Table:
+    def foreign(self, table: str) -> pa.Table:
         """Rows of a table that do not come from pieces."""
         schema = TABLES[table]
-        if not self.files[TOLD]:
+        if not self.files[FOREIGN]:
             return schema.empty_table()
-        found = self._told
-        own = found.filter(pc.equal(found["table"], table))
-        rows = [json.loads(row) for row in own["row"].to_pylist()]
+        all_rows = self._foreign
+        of_table = all_rows.filter(pc.equal(all_rows["table"], table))
+        rows = [json.loads(row) for row in of_table["row"].to_pylist()]
         if table == "quarantine":
             rows = _each_place_once(rows)
         rows = [{name: row.get(name) for name in schema.names} for row in rows]
         return pa.Table.from_pylist(rows, schema=schema)
 
     @cached_property
-    def _told(self) -> pa.Table:
-        return read_files(self.paths(TOLD), FILES[TOLD], ["table", "row"])
+    def _foreign(self) -> pa.Table:
+        return read_files(self.paths(FOREIGN), FILES[FOREIGN], ["table", "row"])
 
     def key_columns(self, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
         """Columns of the keys."""
@@ -295,7 +295,7 @@ class Lake:
         ):
             kinds[device] = kinds.get(device) if kind is None else kind
         for table in ("messages", "battery", "traffic"):
-            for device in pc.unique(self.told(table)["device"]).to_pylist():
+            for device in pc.unique(self.foreign(table)["device"]).to_pylist():
                 kinds.setdefault(device, None)
         rows = []
         for device in sorted(kinds):
@@ -349,8 +349,8 @@ def read_files(
         return ds.dataset(list(paths), schema=schema, format="parquet").to_table(columns, where)
     except (OSError, pa.ArrowInvalid) as broken:
         check_files(paths)
-        told = str(broken).splitlines()[0]
-        raise TelemetryError(f"cannot read this part of the lake: {told}") from None
+        reason = str(broken).splitlines()[0]
+        raise TelemetryError(f"cannot read this part of the lake: {reason}") from None
 
 
 def check_files(paths: Collection[str] | Iterator[str]) -> None:
@@ -431,16 +431,16 @@ def open_lake(root: Path) -> Lake:
 
 
 def _bad_log(root: Path, broken: Exception) -> TelemetryError:
-    told = str(broken).splitlines()[0]
-    return TelemetryError(f"{root / TABLE / LOG}: cannot read the log: {told}; {_anew(root)}")
+    reason = str(broken).splitlines()[0]
+    return TelemetryError(f"{root / TABLE / LOG}: cannot read the log: {reason}; {_anew(root)}")
 
 
 def _files(table: DeltaTable) -> dict[str, list[LakeFile]]:
     files: dict[str, list[LakeFile]] = {kind: [] for kind in KINDS}
-    told = pa.table(table.get_add_actions(flatten=True))
+    actions = pa.table(table.get_add_actions(flatten=True))
     names = ("partition.kind", "path", "size_bytes", "num_records", "min.device", "max.device")
-    if told.num_rows:
-        for row in zip(*(told[name].to_pylist() for name in names), strict=True):
+    if actions.num_rows:
+        for row in zip(*(actions[name].to_pylist() for name in names), strict=True):
             files[row[0]].append(LakeFile(*row))
     return files
 
@@ -497,8 +497,8 @@ def make_folders(root: Path) -> None:
 
 def unwritable(root: Path, refused: Exception) -> TelemetryError:
     """The error that says why a lake cannot be written."""
-    told = getattr(refused, "strerror", None) or str(refused).splitlines()[0]
-    return TelemetryError(f"{root}: cannot write the lake: {told}")
+    reason = getattr(refused, "strerror", None) or str(refused).splitlines()[0]
+    return TelemetryError(f"{root}: cannot write the lake: {reason}")
 
 
 def _strange_folder(root: Path) -> str:

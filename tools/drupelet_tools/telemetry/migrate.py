@@ -26,10 +26,10 @@ from drupelet_tools.telemetry.commit import (
     KEY_ORDER,
     create_table,
     file_of,
+    foreign_rows,
     key_rows,
     keys_of,
     name_keys,
-    told_rows,
     write_file,
 )
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -44,7 +44,7 @@ from drupelet_tools.telemetry.lake import (
 )
 from drupelet_tools.telemetry.piece_file import TABLE
 from drupelet_tools.telemetry.plan import NOTHING, make_plan
-from drupelet_tools.telemetry.schemas import KEY, TABLES, TOLD
+from drupelet_tools.telemetry.schemas import FOREIGN, KEY, TABLES
 
 OLD_VERSION = 3
 OLD_PARTS, OLD_LOCK = "parts", "lock"
@@ -70,16 +70,16 @@ class _Old:
 
     def rows(self, table: str, parts: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Rows of a table in some parts, or in all."""
-        found: list[dict[str, Any]] = []
+        all_rows: list[dict[str, Any]] = []
         for part in self.parts if parts is None else parts:
             if part["counts"].get(table, 0) > 0:
                 path = self.root / OLD_PARTS / f"{part['id']}-{table}.parquet"
                 try:
-                    found += pq.read_table(path).to_pylist()
+                    all_rows += pq.read_table(path).to_pylist()
                 except (OSError, pa.ArrowInvalid) as broken:
-                    told = str(broken).splitlines()[0]
-                    raise TelemetryError(f"{path}: cannot read it: {told}") from None
-        return found
+                    reason = str(broken).splitlines()[0]
+                    raise TelemetryError(f"{path}: cannot read it: {reason}") from None
+        return all_rows
 
     @property
     def imports(self) -> list[dict[str, Any]]:
@@ -139,15 +139,15 @@ def _decode_again(old: _Old, run: str) -> Migrated:
     task = Task(str(old.root), f"{run}/0", events)
     written = run_plans(old.root, plan.groups, task, run_here) if plan.groups else []
     pieces = [file_of(old.root, one) for one in written if one.rows]
-    told, keys = [told_rows({"quarantine": nowhere}, None, taken_ms)], [
+    foreign, keys = [foreign_rows({"quarantine": nowhere}, None, taken_ms)], [
         {"device": UNNAMED, "content_crc": one["content_crc"], "size": one["size"],
          "damaged": True, "taken_ms": taken_ms}
         for one in nowhere
     ]  # fmt: skip
     for part in old.imports:
         rows = {name: old.rows(name, [part]) for name in TABLES if part["counts"].get(name)}
-        told.append(told_rows(rows, part["origin"], taken_ms))
-        devices = sorted({UNNAMED, *told[-1]["device"].to_pylist()})
+        foreign.append(foreign_rows(rows, part["origin"], taken_ms))
+        devices = sorted({UNNAMED, *foreign[-1]["device"].to_pylist()})
         keys += [
             {"device": one, "origin": part["origin"], "taken_ms": taken_ms} for one in devices
         ]
@@ -156,7 +156,7 @@ def _decode_again(old: _Old, run: str) -> Migrated:
     name = secrets.token_hex(8)
     files = [
         *pieces,
-        *write_file(old.root, TOLD, name, pa.concat_tables(told).sort_by("device")),
+        *write_file(old.root, FOREIGN, name, pa.concat_tables(foreign).sort_by("device")),
         *write_file(old.root, KEY, name, all_keys),
     ]
     create_table(old.root, files)

@@ -115,8 +115,8 @@ INNER_TABLES = frozenset(("sources",))
 
 # --- the rows of the Delta table, one set of columns for all kinds ---
 
-PIECE, KEY, TOLD = "piece", "key", "told"
-KINDS = (PIECE, KEY, TOLD)
+PIECE, KEY, FOREIGN = "piece", "key", "foreign"
+KINDS = (PIECE, KEY, FOREIGN)
 
 
 def _list(**columns: pa.DataType) -> pa.DataType:
@@ -170,13 +170,13 @@ _LISTS = {
     "event_rows": _list(block=_INT, boot_ms=_LONG, code=_INT, a=_INT, b=_INT, c=_LONG),
 }  # fmt: skip
 # `row` is JSON: a row of the reader's table `table`, or what a names file says of a device.
-_TOLD = {"origin": _TEXT, "table": _TEXT, "row": _TEXT}
+_FOREIGN = {"origin": _TEXT, "table": _TEXT, "row": _TEXT}
 FILES: dict[str, pa.Schema] = {
     PIECE: _schema(**_COPY, **_SPAN, **SUMS, **_LISTS),
-    KEY: _schema(**COPY_KEY, damaged=_FLAG, pack=_TEXT, taken_ms=_LONG, **_TOLD),
-    TOLD: _schema(**_BOOT, taken_ms=_LONG, **_TOLD),
+    KEY: _schema(**COPY_KEY, damaged=_FLAG, pack=_TEXT, taken_ms=_LONG, **_FOREIGN),
+    FOREIGN: _schema(**_BOOT, taken_ms=_LONG, **_FOREIGN),
 }
-DELTA = _schema(kind=_TEXT, **_COPY, **_SPAN, **SUMS, **_LISTS, **_TOLD)
+DELTA = _schema(kind=_TEXT, **_COPY, **_SPAN, **SUMS, **_LISTS, **_FOREIGN)
 # Columns of pieces that a table is made of, beside those that say which pieces count.
 CHOICE = (*_COPY, *_SPAN)
 MADE_OF: dict[str, tuple[str, ...]] = {

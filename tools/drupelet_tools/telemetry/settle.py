@@ -42,8 +42,8 @@ def settled(rows: pa.Table, table: str) -> pa.Table:
         rows: all pieces of some devices, with the columns that this table is made of.
         table: a name in `schemas.MADE_OF`.
     """
-    found = [group.table(table) for group in _groups(rows)]
-    return pa.concat_tables([TABLES[table].empty_table(), *found])
+    tables = [group.table(table) for group in _groups(rows)]
+    return pa.concat_tables([TABLES[table].empty_table(), *tables])
 
 
 def _groups(rows: pa.Table) -> Iterator[_Group]:
@@ -93,12 +93,12 @@ class _Keys:
 
     def changed(self, order: Ints, names: Collection[str]) -> Flags:
         """Which rows of an order differ in one of the columns from the row before."""
-        found = np.zeros(len(order), dtype=np.bool_)
-        found[:1] = True
+        is_changed = np.zeros(len(order), dtype=np.bool_)
+        is_changed[:1] = True
         for name in names:
             values = self.of[name][order]
-            found[1:] |= values[1:] != values[:-1]
-        return found
+            is_changed[1:] |= values[1:] != values[:-1]
+        return is_changed
 
 
 class _Group:
@@ -206,33 +206,33 @@ def _copies(rows: pa.Table, unit: Ints) -> Copies:
 
 def _partials(rows: pa.Table, unit: Ints, number: Ints, *, summed: bool) -> Partials:
     count = rows.num_rows
-    told = {
+    fields = {
         name: whole(rows[name])
         for name in ("block_from", "block_to", "events", "event_first_ms", "event_last_ms")
     }
     if not summed:
         nothing = np.zeros(0, dtype=np.int64)
-        told |= dict.fromkeys([*(set(SUMS) - {"counter", "counter_value"}), "counters"], nothing)
-        return Partials(copy=nothing, unit=unit, number=number, **told)
+        fields |= dict.fromkeys([*(set(SUMS) - {"counter", "counter_value"}), "counters"], nothing)
+        return Partials(copy=nothing, unit=unit, number=number, **fields)
     for name in SUMS:
         if name in STATE_LISTS:
-            told[name] = _matrix(rows[name], STATES)
+            fields[name] = _matrix(rows[name], STATES)
         elif name == "descriptors":
-            told[name] = _matrix(rows[name], _DESCRIPTORS)
+            fields[name] = _matrix(rows[name], _DESCRIPTORS)
         elif name not in ("counter", "counter_value"):
-            told[name] = whole(rows[name])
+            fields[name] = whole(rows[name])
     counters = np.zeros((count, COUNTERS), dtype=np.int64)
     row = np.repeat(np.arange(count), pc.list_value_length(rows["counter"]).to_numpy())
     index = pc.list_flatten(rows["counter"]).to_numpy()
     counters[row, index] = pc.list_flatten(rows["counter_value"]).to_numpy()
     return Partials(
-        copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, counters=counters, **told
+        copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, counters=counters, **fields
     )
 
 
 def _messages(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:
     at, fields = _flat(rows["messages"])
-    found = Happenings(
+    happenings = Happenings(
         piece=at,
         unit=unit[at],
         what=fields["message"] << 11 | fields["event"] << 8 | fields["peer"],
@@ -242,18 +242,20 @@ def _messages(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:
         first_sends=fields["first_sends"],
         b_max=fields["b_max"],
     )
-    order = np.lexsort((found.number, found.time_ms, found.unit))
-    found = found.take(order)
-    return first_and_count(found, found.unit)
+    order = np.lexsort((happenings.number, happenings.time_ms, happenings.unit))
+    happenings = happenings.take(order)
+    return first_and_count(happenings, happenings.unit)
 
 
 def _battery(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:
     at, fields = _flat(rows["battery"])
     zeros = np.zeros(len(at), dtype=np.int64)
-    found = Happenings(
+    happenings = Happenings(
         at, unit[at], fields["mv"], fields["boot_ms"], number[at], zeros, zeros, zeros
     )
-    return found.take(np.lexsort((found.what, found.number, found.time_ms, found.unit)))
+    return happenings.take(
+        np.lexsort((happenings.what, happenings.number, happenings.time_ms, happenings.unit))
+    )
 
 
 def _no_happenings() -> Happenings:
@@ -285,8 +287,8 @@ def _ranks(column: pa.ChunkedArray) -> Ints:
 def whole(column: pa.ChunkedArray) -> Ints:
     """A column of whole numbers; null is NONE."""
     numbers = pc.fill_null(pc.cast(column, pa.int64()), NONE)
-    found: Ints = numbers.combine_chunks().to_numpy(zero_copy_only=False)
-    return found
+    values: Ints = numbers.combine_chunks().to_numpy(zero_copy_only=False)
+    return values
 
 
 def _matrix(column: pa.ChunkedArray, width: int) -> npt.NDArray[np.int64]:

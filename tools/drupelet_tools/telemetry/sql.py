@@ -116,7 +116,7 @@ def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     """The rows of a table, as `Lake.read` gives them; workers put them together."""
     if table == "clocks":
         return spark.createDataFrame(lake.clocks)
-    union = spark.createDataFrame(lake.told(table))
+    union = spark.createDataFrame(lake.foreign(table))
     shares = lake.shares()
     if shares:
         schema = from_arrow_schema(TABLES[table])
