@@ -1,6 +1,7 @@
 """Functions and classes that an image has in flash: they do what Python's do, and take no heap."""
 
 import io
+import os
 import re
 import runpy
 from contextlib import redirect_stdout
@@ -49,7 +50,9 @@ def run(folder: Path, joined: str, program: str) -> list[str]:
     """What a board prints that has `joined` as its joined module in flash, and runs a program."""
     frozen = folder / "frozen"
     frozen.mkdir()
-    compile_module(joined, Path(f"{JOINED}.py"), frozen / f"{JOINED}.mpy", ARCHES[ARCH][0])
+    module = frozen / f"{JOINED}.mpy"
+    compile_module(joined, Path(f"{JOINED}.py"), module, ARCHES[ARCH][0])
+    os.utime(module, (0, 0))  # as if another image had been made since it was compiled
     drive.write(folder / "drive", {
         "/program.mpy": compiled("program.py", program), "/main.py": b"import program\n",
     })  # fmt: skip

@@ -87,6 +87,9 @@ def image_of(name: str, frozen: Path) -> Path:
 def _make(sources: Sources, build: Path, frozen: Path) -> Path:
     """Compile what is not compiled yet, and link; the path of the ELF file."""
     build.mkdir(exist_ok=True)
+    # MicroPython's script goes by times: modules that were compiled before an other process wrote
+    # this file would count as frozen already, and the image be that other's.
+    (build / "frozen_content.c").unlink(missing_ok=True)
     manifest = build / "manifest.py"
     manifest.write_text(f"freeze({str(_BOOT)!r})\nfreeze_mpy({str(frozen)!r})\n", "utf-8")
     _run(

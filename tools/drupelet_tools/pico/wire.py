@@ -1,7 +1,7 @@
 """A cable from a terminal device of this machine to an emulated Pico's TCP port, as bad as asked.
 
 Whoever opens `device` has the chip's USB console or UART at the other end. A frame, which is what
-lies between two zero bytes, is damaged with the given probability: one of its bytes is changed.
+lies between two zero bytes, is damaged at the given rate: one of its bytes is changed.
 """
 
 import os
@@ -20,11 +20,12 @@ _REACH = 64
 
 
 class _Noise:
-    """Damages frames of one direction."""
+    """Damages frames of one direction, evenly: a short run has its part of damage, too."""
 
     def __init__(self, rng: random.Random) -> None:
         self.damaged = self.frames = 0
         self._rng = rng
+        self._due = rng.random()  # frames that are to be damaged by now
         self._left = -1  # bytes before the one that is changed; below 0: none is
         self._within = False
 
@@ -38,10 +39,12 @@ class _Noise:
             if not self._within:
                 self._within = True
                 self.frames += 1
-                self._left = self._rng.randrange(_REACH) if self._rng.random() < rate else -1
+                self._due += rate
+                self._left = self._rng.randrange(_REACH) if self._due >= 1 else -1
             if self._left == 0:
                 out[index] ^= self._rng.randrange(1, 256)
                 self.damaged += 1
+                self._due -= 1
             self._left -= 1
         return bytes(out)
 

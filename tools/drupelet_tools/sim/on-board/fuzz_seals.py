@@ -13,7 +13,7 @@ import drupelet.seal.control  # noqa: F401 - what is loaded once is loaded now
 from drupelet.base.memory import copy, get_u16, put_u16
 from drupelet.channel.key_distribution import KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
-from drupelet.seal.record import RECORD_SIZE, finish, install
+from drupelet.seal.record import PEER_LOST, RECORD_SIZE, finish, install
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
 from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
 
@@ -206,6 +206,8 @@ class SealFuzz:
                 seal.commit()
         elif self.sealed:
             self.deaf += 1
+        if seal.flags & PEER_LOST:
+            seal.settle()  # a device offers its messages again, then does this
         if seal.flags & (URGENT | OWES) and not now_ms & 2:
             result |= self.answer(now_ms)
         if self.deaf > DEAF_MAX:
