@@ -29,11 +29,12 @@ def ingest(
 ) -> dict[str, int]:
     """Bring black boxes into a lake with a session that is there already; it is left as it was.
 
-    inputs: segment files, packs, folders of them. names: device id -> its entry of names.json.
-    events: also write the table of single events. Returns what was ingested, by kind, as `drupelet
-    telemetry ingest --json` prints it. Raises TelemetryError (errors.py).
+    inputs: segment files, packs, folders of them, as paths or URIs. names: device id -> its entry
+    of names.json. events: also write the table of single events. Returns what was ingested, by
+    kind, as `drupelet telemetry ingest --json` prints it. Raises TelemetryError (errors.py).
     """
     from drupelet_tools.telemetry import job
+    from drupelet_tools.telemetry.place import place
 
-    paths = [Path(each) for each in inputs]
-    return job.ingest(paths, Path(lake), dict(names or {}), spark, events)
+    paths = [place(each) for each in inputs]
+    return job.ingest(paths, place(lake), dict(names or {}), spark, events)

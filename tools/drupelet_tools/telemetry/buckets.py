@@ -28,6 +28,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.lake import open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
+from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
     Results,
     empty,
@@ -64,7 +65,7 @@ SUMS = ("delivered", "duplicates", "deliveries_away", "client_bytes_sent", "deli
 class Task:
     """What a process needs to know; `folder` is where it writes its pages, None for none."""
 
-    lake: Path
+    lake: Place
     results: Results | None
     plan: FleetPlan
     now_ms: float | None
@@ -288,7 +289,7 @@ def _carriers(fleets: list[Row]) -> list[Row]:
     ]
 
 
-def _newest_ms(path: Path, ids: Sequence[str]) -> float | None:
+def _newest_ms(path: Place, ids: Sequence[str]) -> float | None:
     """The newest time in a log of a clock that is not ahead; of all clocks if all are."""
     lake = open_lake(path)
     ahead_ms = time.time() * 1000 + MS_PER_DAY

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from drupelet_tools.telemetry import (
     command_lake,
     command_report,
 )
-from drupelet_tools.telemetry.command_line import JsonFlag, one_line
+from drupelet_tools.telemetry.command_line import JsonFlag, LakeOption, one_line, path_or_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,6 @@ app = typer.Typer(
     help="Black boxes to tables and a report.", no_args_is_help=True, add_completion=False
 )
 
-LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master.")]
 ConfOption = Annotated[
     list[str] | None,
@@ -53,9 +52,11 @@ def _bar() -> Iterator[Callable[[int, int], None] | None]:
 @app.command()
 def ingest(
     paths: Annotated[
-        list[Path],
+        list[Any],
         typer.Argument(
-            parser=path, help="Segment files, packs, folders of them, or an agent's folder."
+            parser=path_or_uri,
+            metavar="PATHS...",
+            help="Segment files, packs, folders of them (also by URI), or an agent's folder.",
         ),
     ],
     lake: LakeOption,

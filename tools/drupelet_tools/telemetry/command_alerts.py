@@ -10,13 +10,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from drupelet_host.cli import exit_codes
-from drupelet_host.cli.common import path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.attention import ALARM, SEVERITIES, WARNING, Row
 from drupelet_tools.telemetry.cells import moment
@@ -24,6 +22,7 @@ from drupelet_tools.telemetry.command_line import (
     BatteryOption,
     FleetOption,
     JsonFlag,
+    LakeArgument,
     ResultsOption,
     one_line,
 )
@@ -38,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def alerts(
-    lake: Annotated[Path, typer.Argument(parser=path, help="Folder of the lake.")],
+    lake: LakeArgument,
     results: ResultsOption = None,
     fleet: FleetOption = None,
     battery: BatteryOption = None,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from drupelet_host.cli.common import path
-from drupelet_tools.telemetry.command_line import JsonFlag, one_line
-
-LakeArgument = Annotated[Path, typer.Argument(parser=path, help="Folder of the lake.")]
+from drupelet_tools.telemetry.command_line import JsonFlag, LakeArgument, one_line
 
 
 def register(app: typer.Typer) -> None:

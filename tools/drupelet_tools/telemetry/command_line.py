@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.place import Place, place
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 ResultsOption = Annotated[
@@ -23,6 +24,23 @@ FleetOption = Annotated[
 ]
 BatteryOption = Annotated[
     str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
+]
+
+
+def path_or_uri(text: str) -> Place:
+    """A place from the command line. An empty one, as of an unset variable, is not this folder."""
+    if not text:
+        raise typer.BadParameter("is empty; name a folder, or . for this one")
+    return place(text)
+
+
+# A `Place`, which typer would take for a choice of types to try.
+LakeOption = Annotated[
+    Any,
+    typer.Option("--lake", parser=path_or_uri, metavar="PATH", help="The lake: folder or URI."),
+]
+LakeArgument = Annotated[
+    Any, typer.Argument(parser=path_or_uri, metavar="LAKE", help="The lake: folder or URI.")
 ]
 
 

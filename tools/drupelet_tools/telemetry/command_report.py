@@ -17,6 +17,7 @@ from drupelet_tools.telemetry.command_line import (
     BatteryOption,
     FleetOption,
     JsonFlag,
+    LakeOption,
     ResultsOption,
     one_line,
 )
@@ -24,9 +25,6 @@ from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from drupelet_tools.telemetry.analyses_plan import FleetPlan
-
-LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
-
 
 COUNT_MAX = 2**53  # beyond, JSON's readers do not agree on the number
 NAMES_SHOWN = 8  # of a large fleet

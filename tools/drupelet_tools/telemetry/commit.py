@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
     NAMES_TABLE,
@@ -35,7 +33,8 @@ from drupelet_tools.telemetry.lake import (
     read_files,
     unwritable,
 )
-from drupelet_tools.telemetry.piece_file import TABLE, Written, make_durable
+from drupelet_tools.telemetry.piece_file import TABLE, Written
+from drupelet_tools.telemetry.place import Place, create, delta_options, delta_uri, finish, place
 from drupelet_tools.telemetry.schemas import DELTA, FILES, FOREIGN, KEY, PIECE, TABLES
 
 # Each writer that is faster costs one try; the pause between two doubles up to a second.
@@ -117,11 +116,20 @@ def _try(lake: Lake, change: Change) -> bool:
         lake.table.create_write_transaction(
             [*added, *removed], "append", DELTA, ["kind"], commit_properties=properties
         )
-    except CommitFailedError:
-        return False  # the file of keys is left to a compaction: nothing names it
     except (DeltaError, OSError) as refused:
+        if _has_landed(lake, [*change.files, *own]):
+            return True
+        if isinstance(refused, CommitFailedError):
+            return False  # the file of keys is left to a compaction: nothing names it
         raise unwritable(lake.root, refused) from None
     return True
+
+
+def _has_landed(lake: Lake, added: Iterable[LakeFile]) -> bool:
+    """Whether a commit counts whose answer was lost: no other has files of these names."""
+    now = lake.refreshed()
+    there = {one.path for kind in now.files for one in now.files[kind]}
+    return any(one.path in there for one in added)
 
 
 def _to_merge(files: Iterable[LakeFile], rows: int) -> list[LakeFile]:
@@ -144,7 +152,7 @@ def _add(file: LakeFile, now_ms: int) -> AddAction:
     return AddAction(file.path, file.size, {"kind": file.kind}, now_ms, True, json.dumps(stats))
 
 
-def create_table(root: Path, files: Iterable[LakeFile]) -> None:
+def create_table(root: Place, files: Iterable[LakeFile]) -> None:
     """Make the Delta table of a lake with these files, in one commit.
 
     Raises:
@@ -153,10 +161,11 @@ def create_table(root: Path, files: Iterable[LakeFile]) -> None:
     now_ms = time.time_ns() // 1_000_000
     try:
         create_table_with_add_actions(
-            str(root / TABLE),
+            delta_uri(root / TABLE),
             Schema.from_arrow(DELTA),
             [_add(one, now_ms) for one in files],
             mode="error",
+            storage_options=delta_options(root),
             partition_by=["kind"],
             **TABLE_FACTS,
         )
@@ -167,7 +176,7 @@ def create_table(root: Path, files: Iterable[LakeFile]) -> None:
 # --- files ---
 
 
-def write_file(root: Path, kind: str, name: str, rows: pa.Table) -> list[LakeFile]:
+def write_file(root: Place, kind: str, name: str, rows: pa.Table) -> list[LakeFile]:
     """Write rows as a file of the lake; none without rows.
 
     Raises:
@@ -178,33 +187,25 @@ def write_file(root: Path, kind: str, name: str, rows: pa.Table) -> list[LakeFil
     path = f"kind={kind}/{name}.parquet"
     whole = root / TABLE / path
     try:
-        pq.write_table(
-            rows, whole, compression="zstd", store_schema=False, row_group_size=ROW_GROUP
-        )
-        make_durable(whole)
-        size = whole.stat().st_size
+        out = create(whole)
+        pq.write_table(rows, out, compression="zstd", store_schema=False, row_group_size=ROW_GROUP)
+        size = finish(out, whole)
     except OSError as refused:
         raise unwritable(root, refused) from None
     ends = pc.min_max(rows["device"]).as_py()
     return [LakeFile(kind, path, size, rows.num_rows, ends["min"], ends["max"])]
 
 
-def file_of(root: Path, written: Written) -> LakeFile:
+def file_of(written: Written) -> LakeFile:
     """The file that a worker wrote."""
-    return LakeFile(
-        PIECE,
-        written.path,
-        (root / TABLE / written.path).stat().st_size,
-        written.rows,
-        written.device_min,
-        written.device_max,
-    )
+    ends = written.device_min, written.device_max
+    return LakeFile(PIECE, written.path, written.size, written.rows, *ends)
 
 
 # --- keys ---
 
 
-def keys_of(root: Path, files: Iterable[LakeFile]) -> pa.Table:
+def keys_of(root: Place, files: Iterable[LakeFile]) -> pa.Table:
     """A row for each copy of which there are pieces in these files."""
     schema = FILES[KEY]
     shared = [name for name in schema.names if name in FILES[PIECE].names]
@@ -250,7 +251,7 @@ def name_keys(
 
 
 def append(
-    root: Path,
+    root: Place,
     rows: Mapping[str, Iterable[Mapping[str, Any]]],
     origin: str,
     names: Mapping[str, Mapping[str, str]] | None = None,
@@ -268,7 +269,7 @@ def append(
     Raises:
         TelemetryError: the lake cannot be written, or a row does not fit its table.
     """
-    root = local_path(root).resolve()
+    root = place(root).resolve()
     lake = create_lake(root)
     if origin in lake.keys([])["origin"].to_pylist():
         return False

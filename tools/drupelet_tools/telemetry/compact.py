@@ -7,10 +7,9 @@ come while this works are left as they are.
 from __future__ import annotations
 
 import secrets
-import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry.commit import (
     Change,
     SupersededError,
@@ -38,7 +36,8 @@ from drupelet_tools.telemetry.lake import (
     read_files,
     unwritable,
 )
-from drupelet_tools.telemetry.piece_file import PACKS, ROWS_WRITTEN, TABLE, make_durable
+from drupelet_tools.telemetry.piece_file import PACKS, ROWS_WRITTEN, TABLE
+from drupelet_tools.telemetry.place import Place, Remote, create, finish, place, remove_folder
 from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, FOREIGN, KEY, PIECE
 
 # A file of this size is left as it is.
@@ -66,7 +65,7 @@ class Compacted:
     orphans_removed: int
 
 
-def compact(root: Path, keep_days: int | None = None) -> Compacted:
+def compact(root: Place, keep_days: int | None = None) -> Compacted:
     """Make few files of many, and remove what nothing names.
 
     Args:
@@ -77,7 +76,7 @@ def compact(root: Path, keep_days: int | None = None) -> Compacted:
     Raises:
         TelemetryError: no lake, a file of it cannot be read, or it cannot be written.
     """
-    root = local_path(root).resolve()
+    root = place(root).resolve()
     before = open_lake(root)
     before.check()
     since_ms = None
@@ -199,10 +198,11 @@ def _each_once(rows: pa.Table) -> pa.Table:
 class _Rolling:
     """Files of pieces, a new one where one is large enough."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self._root = root
         self._files: list[LakeFile] = []
         self._writer: pq.ParquetWriter | None = None
+        self._out: pa.NativeFile
         self._path = ""
         self._rows = 0
         self._ends = ("", "")
@@ -214,15 +214,15 @@ class _Rolling:
         first, last = rows["device"][0].as_py(), rows["device"][-1].as_py()
         if self._writer is None:
             self._path = f"kind={PIECE}/{secrets.token_hex(8)}.parquet"
+            self._out = create(self._root / TABLE / self._path)
             self._writer = pq.ParquetWriter(
-                self._root / TABLE / self._path, rows.schema, compression="zstd",
-                store_schema=False,
-            )  # fmt: skip
+                self._out, rows.schema, compression="zstd", store_schema=False
+            )
             self._rows, self._ends = 0, (first, last)
         self._writer.write_table(rows, row_group_size=ROWS_WRITTEN)
         self._rows += rows.num_rows
         self._ends = (self._ends[0], last)
-        if (self._root / TABLE / self._path).stat().st_size >= FILE_SIZE:
+        if self._out.tell() >= FILE_SIZE:
             self._end()
 
     def _end(self) -> None:
@@ -230,9 +230,7 @@ class _Rolling:
             return
         self._writer.close()
         self._writer = None
-        path = self._root / TABLE / self._path
-        make_durable(path)
-        size = path.stat().st_size
+        size = finish(self._out, self._root / TABLE / self._path)
         self._files.append(LakeFile(PIECE, self._path, size, self._rows, *self._ends))
 
     def close(self) -> list[LakeFile]:
@@ -277,7 +275,7 @@ def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
 # --- what nothing names ---
 
 
-def _vacuum(root: Path) -> int:
+def _vacuum(root: Place) -> int:
     """Remove old files that nothing names: of killed ingests, and superseded ones."""
     table = open_lake(root).table
     try:
@@ -298,13 +296,19 @@ def _vacuum(root: Path) -> int:
             path.unlink(missing_ok=True)
             removed += 1
     for path in _old(root / PLANS, too_young_s):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+        if isinstance(path, Remote):
+            path.unlink(missing_ok=True)
+            removed += 1
+        elif path.is_dir() and not path.is_symlink():
+            remove_folder(path)
             removed += 1
     return removed
 
 
-def _old(folder: Path, too_young_s: float) -> Iterable[Path] | Iterator[Path]:
+def _old(folder: Place, too_young_s: float) -> list[Path] | list[Remote]:
+    """What lies in a folder and is old; in a store elsewhere there are only files."""
+    if isinstance(folder, Remote):
+        return [one for one in sorted(folder.below()) if one.mtime_ns <= too_young_s * 1e9]
     return [path for path in sorted(folder.iterdir()) if path.stat().st_mtime <= too_young_s]
 
 

@@ -93,12 +93,14 @@ def read_segments(paths: Sequence[Path], device: str | None) -> Timeline:
     from drupelet_tools.telemetry import inputs
     from drupelet_tools.telemetry.columns import event_columns
     from drupelet_tools.telemetry.decode import Header, read_header
+    from drupelet_tools.telemetry.place import Opened
     from drupelet_tools.telemetry.summary import read, summarise
 
     files = inputs.find_files(paths, NO_LAKE)
     copies = []
     for path in files:
-        data = path.read_bytes()
+        with Opened(path) as opened:
+            data = opened.pread(opened.size, 0)
         header = read_header(data)
         if isinstance(header, Header) and device in (None, header.device):
             copies.append(data)

@@ -24,6 +24,7 @@ from drupelet_tools.telemetry.import_read import Unusable, read_frames
 from drupelet_tools.telemetry.inputs import check_path
 from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.mapping import Frame, FrameMapping, load_mapping
+from drupelet_tools.telemetry.place import Place
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -266,7 +267,7 @@ def _quarantine_row(line: Unusable) -> Row:
 def import_files(
     paths: Sequence[Path],
     mapping_named: str,
-    lake: Path,
+    lake: Place,
     *,
     skip_unusable: bool = False,
     advance: Callable[[int], None] | None = None,
@@ -313,7 +314,7 @@ def _append(
     rows: Rows,
     mapping: FrameMapping,
     text: str,
-    lake: Path,
+    lake: Place,
 ) -> Imported:
     devices = {frame.device: frame.name for frame in frames}
     origin = _origin(paths, text)

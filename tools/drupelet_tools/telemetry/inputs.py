@@ -13,9 +13,12 @@ import os
 import sqlite3
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +37,15 @@ from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.place import (
+    Opened,
+    Place,
+    Remote,
+    create,
+    is_below,
+    reason,
+    size_of,
+)
 
 SEGMENT_SUFFIX = telemetry_files.SUFFIX
 OTHER_SUFFIX = telemetry_files.OTHER_SUFFIX
@@ -55,6 +67,8 @@ _WHOLE_SIZE_MAX = BOX_HEADER_SIZE + BOX_BLOCKS_MAX * BLOCK_SIZE
 # CRC tells two contents under one header apart.
 HEAD_SIZE = BOX_HEADER_SIZE + BLOCK_HEADER_SIZE
 WINDOW_SIZE = 1 << 20
+# Heads of files elsewhere that are asked for at once, and that are held.
+HEADS_AT_ONCE, HEADS_HELD = 16, 1024
 FOLDERS_MAX = 1 << 20  # below a given one; a link to the root of a machine must come to an end
 # Of the black box's own carriers, and those that a board's table tells apart.
 CARRIERS = (*codes.CARRIERS, "lora", "ble")
@@ -119,7 +133,7 @@ class _Rows:
         return np.concatenate([np.zeros((0, HEAD_SIZE), dtype=np.uint8), *self._heads])
 
 
-def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
+def find_files(paths: Iterable[Place], lake: Place) -> list[Place]:
     """Files behind the paths that a user gave, each once, in order of name.
 
     A lake inside a given folder is not input: its packs are what was read before. A given
@@ -128,11 +142,11 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     Raises:
         TelemetryError: a path does not exist, or there is no segment behind any of them.
     """
-    chosen: dict[Path, None] = {}
-    given = [Path(path) for path in paths]
+    chosen: dict[Place, None] = {}
+    given = list(paths)
     for path in given:
         if path.is_dir():
-            inside = (p for p in _below(path) if p.is_file() and _has_segments(p))
+            inside = (p for p in _below(path) if _has_segments(p))
             files = sorted(p.resolve() for p in inside)
             given_place = path.resolve()
             chosen.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
@@ -152,19 +166,22 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
         check_path(path)
     if not chosen:
         for path in given:
-            if path.is_dir() and next(path.rglob("*" + BUNDLE_SUFFIX), None):
+            if path.is_dir() and any(p.suffix == BUNDLE_SUFFIX for p in _below(path)):
                 raise TelemetryError(_bundle(path))
         names = ", ".join(str(path) for path in given)
         raise TelemetryError(f"{names}: no black-box segments ({_SEGMENT_FILES}) in it")
     return list(chosen)
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _below(folder: Place) -> Iterator[Place]:
     """Files in a folder and below it, also through links; each folder once.
 
     Raises:
         TelemetryError: there are too many folders.
     """
+    if isinstance(folder, Remote):
+        yield from folder.below()
+        return
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
@@ -176,10 +193,10 @@ def _below(folder: Path) -> Iterator[Path]:
             raise TelemetryError(
                 f"{folder}: more than {FOLDERS_MAX:,} folders; does a link lead out of it?"
             )
-        yield from (Path(place, name) for name in names)
+        yield from (path for name in names if (path := Path(place, name)).is_file())
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Place) -> None:
     """Refuse a path that no table can hold.
 
     Raises:
@@ -189,40 +206,39 @@ def check_path(path: Path) -> None:
         raise TelemetryError(f"{str(path)!a}: its name is not UTF-8; rename it")
 
 
-def _has_segments(path: Path) -> bool:
+def _has_segments(path: Place) -> bool:
     """Whether a file is one that an ingest reads, by its name; a body by its beginning."""
     if path.match(RING_PATTERN):
-        return path.stat().st_size > FLASH_HEAD_SIZE
+        return size_of(path) > FLASH_HEAD_SIZE
     if path.match(BODY_PATTERN):
         return _begins_as_segment(path, FLASH_HEAD_SIZE)
     return path.suffix in (SEGMENT_SUFFIX, OTHER_SUFFIX, PACK_SUFFIX)
 
 
-def _begins_as_segment(path: Path, offset: int) -> bool:
+def _begins_as_segment(path: Place, offset: int) -> bool:
     try:
-        with path.open("rb") as opened:
-            opened.seek(offset)
-            return opened.read(len(codes.MAGIC)) == codes.MAGIC
+        with Opened(path) as opened:
+            return opened.pread(len(codes.MAGIC), offset) == codes.MAGIC
     except OSError:
         return True  # who reads it says why that cannot be
 
 
-def _begin(path: Path) -> int:
+def _begin(path: Place) -> int:
     """Where in a file its segment begins."""
     return FLASH_HEAD_SIZE if path.match(RING_PATTERN) or path.match(BODY_PATTERN) else 0
 
 
-def _in_lake(file: Path, given: Path, lake: Path) -> bool:
+def _in_lake(file: Place, given: Place, lake: Place) -> bool:
     """Whether a file is of this lake, or in the packs of another, below the given folder."""
-    if file.is_relative_to(lake):
-        return not given.is_relative_to(lake)
+    if is_below(file, lake):
+        return not is_below(given, lake)
     other = file.parent.parent
-    is_lake = (other / "table" / "_delta_log").is_dir() or (other / "manifest.json").is_file()
-    packed = file.parent.name == "packs" and is_lake
-    return packed and not given.is_relative_to(other)
+    if file.parent.name != "packs" or is_below(given, other):
+        return False
+    return (other / "table" / "_delta_log").is_dir() or (other / "manifest.json").is_file()
 
 
-def find_files_or_agents(paths: Iterable[Path], lake: Path) -> None:
+def find_files_or_agents(paths: Iterable[Place], lake: Place) -> None:
     """Check that there is something to read behind the paths, before anything is made.
 
     Raises:
@@ -233,14 +249,14 @@ def find_files_or_agents(paths: Iterable[Path], lake: Path) -> None:
         find_files(plain, lake)
 
 
-def is_agent(path: Path) -> bool:
-    """Whether a path is an agent's folder."""
-    return (path / AGENT_STORE).is_file()
+def is_agent(path: Place) -> bool:
+    """Whether a path is an agent's folder, which lies where the agent runs."""
+    return isinstance(path, Path) and (path / AGENT_STORE).is_file()
 
 
 def export_and_find(
-    paths: Sequence[Path], exported: Path, lake: Path
-) -> tuple[list[Path], list[Path]]:
+    paths: Sequence[Place], exported: Place, lake: Place
+) -> tuple[list[Place], list[Place]]:
     """The folders that paths of files and agents stand for, and the files behind them.
 
     Args:
@@ -261,32 +277,32 @@ def export_and_find(
         raise TelemetryError(text) from None
 
 
-def _bundle(path: Path) -> str:
+def _bundle(path: Place) -> str:
     return (
         f"{path}: bundles of a stick are for the agent: run drupelet stick on it, then ingest"
         f" the agent's folder"
     )
 
 
-def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
+def export_agents(paths: Iterable[Place], folder: Place) -> list[Place]:
     """The paths, with each agent's folder replaced by one with the segments that it holds.
 
     Raises:
         TelemetryError: an agent's folder cannot be read.
     """
-    folders = []
+    folders: list[Place] = []
     for at, path in enumerate(paths):
-        if not is_agent(path):
+        if not isinstance(path, Path) or not is_agent(path):
             folders.append(path)
             continue
         from drupelet_host.view.log_view import LogView
 
         target = folder / f"agent-{at}"
-        target.mkdir(parents=True, exist_ok=True)
         try:
             view = LogView(path)
             try:
-                view.export_telemetry(target)
+                with _filled(target) as filled:
+                    view.export_telemetry(filled)
             finally:
                 view.close()
         except (DrupeletError, sqlite3.Error) as refused:
@@ -295,12 +311,26 @@ def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
     return folders
 
 
-def scan(files: Iterable[Path]) -> Listing:
+@contextmanager
+def _filled(target: Place) -> Iterator[Path]:
+    """A folder of this machine in whose place `target` is filled."""
+    if isinstance(target, Path):
+        target.mkdir(parents=True, exist_ok=True)
+        yield target
+        return
+    with TemporaryDirectory() as name:
+        yield Path(name)
+        for path in filter(Path.is_file, Path(name).rglob("*")):
+            with create(target / path.relative_to(name).as_posix()) as out:
+                out.write(path.read_bytes())
+
+
+def scan(files: Iterable[Place]) -> Listing:
     """Read the heads of all segments at once; see `scan_batches`."""
     return next(iter(scan_batches(files, None)))
 
 
-def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listing]:
+def scan_batches(files: Iterable[Place], rows_max: int | None) -> Iterator[Listing]:
     """Read heads only; a pack gives one row per segment in it.
 
     Args:
@@ -313,28 +343,21 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
     """
     names: list[str] = []
     rows = _Rows()
-    for path in files:
+    for path, head in _with_heads(files):
         names.append(str(path))
         rows.file = len(names) - 1
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                if path.suffix == PACK_SUFFIX:
-                    for begun in _scan_pack(handle, rows):
-                        # By its first window alone a large pack would look small.
-                        if rows_max is not None and rows.count >= rows_max and begun > WINDOW_SIZE:
-                            yield _cut(names, rows)
-                            names = [str(path)]
-                else:
-                    at = _begin(path)
-                    place = (rows.file, at, max(os.fstat(handle).st_size - at, 0))
-                    if path.suffix == OTHER_SUFFIX:
-                        rows.reason[rows.count] = codes.REASON_OTHER
-                    rows.add([place], _padded(os.pread(handle, HEAD_SIZE, at)))
-            finally:
-                os.close(handle)
-        except OSError as refused:
-            raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+        if head is None:
+            with _reading(path) as pack:
+                for begun in _scan_pack(pack, rows):
+                    # By its first window alone a large pack would look small.
+                    if rows_max is not None and rows.count >= rows_max and begun > WINDOW_SIZE:
+                        yield _cut(names, rows)
+                        names = [str(path)]
+        else:
+            at, size, content = head
+            if path.suffix == OTHER_SUFFIX:
+                rows.reason[rows.count] = codes.REASON_OTHER
+            rows.add([(rows.file, at, size)], _padded(content))
         # Where a pack ends few boots are cut in two: those are read back from the lake, which
         # takes time and memory.
         enough = (rows_max or 0) // (2 if path.suffix == PACK_SUFFIX else 1)
@@ -345,7 +368,39 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
         yield _cut(names, rows)
 
 
-def scan_places(places: Sequence[tuple[Path, int, int]]) -> Listing:
+@contextmanager
+def _reading(path: Place) -> Iterator[Opened]:
+    """A file that is open for reading; says which one could not be read."""
+    try:
+        with Opened(path) as opened:
+            yield opened
+    except OSError as refused:
+        raise TelemetryError(f"{path}: cannot read it: {reason(refused)}") from None
+
+
+Head = tuple[int, int, bytes]  # where a file's segment begins, its size, its first bytes
+
+
+def _read_head(path: Place) -> Head:
+    at = _begin(path)
+    with _reading(path) as opened:
+        return at, max(opened.size - at, 0), opened.pread(HEAD_SIZE, at)
+
+
+def _with_heads(files: Iterable[Place]) -> Iterator[tuple[Place, Head | None]]:
+    """Files with their heads; None for packs. Those elsewhere are read many at a time, for each
+    takes a round trip."""
+    for is_far, group in groupby(files, lambda path: isinstance(path, Remote)):
+        if not is_far:
+            yield from ((p, None if p.suffix == PACK_SUFFIX else _read_head(p)) for p in group)
+            continue
+        with ThreadPoolExecutor(HEADS_AT_ONCE) as pool:
+            while some := list(islice(group, HEADS_HELD)):
+                heads = {p: pool.submit(_read_head, p) for p in some if p.suffix != PACK_SUFFIX}
+                yield from ((p, heads[p].result() if p in heads else None) for p in some)
+
+
+def scan_places(places: Sequence[tuple[Place, int, int]]) -> Listing:
     """Read the heads of segments that are known to lie there: file, offset and size.
 
     Raises:
@@ -356,16 +411,10 @@ def scan_places(places: Sequence[tuple[Path, int, int]]) -> Listing:
     for path, group in groupby(sorted(places), key=lambda place: place[0]):
         names.append(str(path))
         rows.file = len(names) - 1
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for _, offset, size in group:
-                    head = os.pread(handle, min(HEAD_SIZE, size), offset)
-                    rows.add([(rows.file, offset, size)], _padded(head))
-            finally:
-                os.close(handle)
-        except OSError as refused:
-            raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+        with _reading(path) as opened:
+            for _, offset, size in group:
+                head = opened.pread(min(HEAD_SIZE, size), offset)
+                rows.add([(rows.file, offset, size)], _padded(head))
     return _cut(names, rows)
 
 
@@ -380,17 +429,17 @@ def _padded(head: bytes) -> Bytes:
     return np.frombuffer(head.ljust(HEAD_SIZE, b"\0"), dtype=np.uint8).reshape(1, HEAD_SIZE)
 
 
-def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
+def _scan_pack(pack: Opened, rows: _Rows) -> Iterator[int]:
     """One row per segment of a pack, window by window; between them how far it has come.
 
     A length is believed where it is that of whole blocks and leads to the end of the pack or to
     another segment.
     """
-    end = os.fstat(handle).st_size
+    end = pack.size
     base = 0
     unpack = PACK_LENGTH.unpack_from
     while base < end:
-        window = os.pread(handle, WINDOW_SIZE, base)
+        window = pack.pread(WINDOW_SIZE, base)
         at = 0
         places: list[tuple[int, int, int]] = []
         limit = len(window) - PACK_LENGTH.size - HEAD_SIZE
@@ -405,7 +454,7 @@ def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
                 magic_at = start + size + PACK_LENGTH.size
                 magic = window[magic_at : magic_at + len(codes.MAGIC)]
                 if len(magic) < len(codes.MAGIC):
-                    magic = os.pread(handle, len(codes.MAGIC), base + magic_at)
+                    magic = pack.pread(len(codes.MAGIC), base + magic_at)
                 good = magic == codes.MAGIC
             if not good:
                 break
@@ -416,11 +465,11 @@ def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
             return
         base += at
         if not good:
-            base = _mend(handle, base, end, rows)
+            base = _mend(pack, base, end, rows)
         yield base
 
 
-def _mend(handle: int, at: int, end: int, rows: _Rows) -> int:
+def _mend(pack: Opened, at: int, end: int, rows: _Rows) -> int:
     """Take what lies behind a length at `at` that leads to no segment; where the rest begins.
 
     The next header whose CRC agrees bounds it. A segment whose own header is good ends there if
@@ -428,11 +477,11 @@ def _mend(handle: int, at: int, end: int, rows: _Rows) -> int:
     it is as long as its length says, if that can be.
     """
     start = at + PACK_LENGTH.size
-    start_bytes = os.pread(handle, PACK_LENGTH.size + HEAD_SIZE, at)
+    start_bytes = pack.pread(PACK_LENGTH.size + HEAD_SIZE, at)
     head = start_bytes[PACK_LENGTH.size :]
     size = PACK_LENGTH.unpack_from(start_bytes)[0] if len(start_bytes) >= PACK_LENGTH.size else 0
     headed = not isinstance(read_header(head), str)
-    following = _next_segment(handle, start + BOX_HEADER_SIZE if headed else at + 1, end)
+    following = _next_segment(pack, start + BOX_HEADER_SIZE if headed else at + 1, end)
     room = following - start
     whole = room <= _WHOLE_SIZE_MAX and (room - BOX_HEADER_SIZE) % BLOCK_SIZE == 0
     if headed and whole:
@@ -454,15 +503,15 @@ def _mend(handle: int, at: int, end: int, rows: _Rows) -> int:
     return start + taken
 
 
-def _next_segment(handle: int, begin: int, end: int) -> int:
+def _next_segment(pack: Opened, begin: int, end: int) -> int:
     """Where the length in front of the next header is, from `begin` on; or the end."""
     at = begin
     while at < end:
-        window = os.pread(handle, WINDOW_SIZE, at)
+        window = pack.pread(WINDOW_SIZE, at)
         place = window.find(codes.MAGIC)
         while place >= 0:
             start = at + place
-            header = os.pread(handle, BOX_HEADER_SIZE, start)
+            header = pack.pread(BOX_HEADER_SIZE, start)
             if start - PACK_LENGTH.size >= begin and not isinstance(read_header(header), str):
                 return start - PACK_LENGTH.size
             place = window.find(codes.MAGIC, place + 1)
@@ -546,7 +595,7 @@ def append_to_pack(pack: bytearray, data: bytes) -> int:
     return offset
 
 
-def find_names(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
+def find_names(paths: Iterable[Place]) -> dict[str, dict[str, str]]:
     """What the names.json files directly in the given folders say."""
     names: dict[str, dict[str, str]] = {}
     for path in paths:
@@ -555,7 +604,7 @@ def find_names(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
     return names
 
 
-def read_names(path: Path) -> dict[str, dict[str, str]]:
+def read_names(path: Place) -> dict[str, dict[str, str]]:
     """Read names.json: device id in hex -> `name`, `carrier` (one or a list), `board`.
 
     Raises:
@@ -565,7 +614,7 @@ def read_names(path: Path) -> dict[str, dict[str, str]]:
     try:
         written = json.loads(path.read_text("utf-8"))
     except OSError as refused:
-        raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+        raise TelemetryError(f"{path}: cannot read it: {reason(refused)}") from None
     except (ValueError, RecursionError) as broken:
         raise TelemetryError(f"{path}: not JSON: {broken}") from None
     try:

@@ -15,21 +15,18 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import inputs, worker
 from drupelet_tools.telemetry.commit import (
     Change,
@@ -54,6 +51,15 @@ from drupelet_tools.telemetry.lake import (
 )
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.piece_file import Written
+from drupelet_tools.telemetry.place import (
+    Place,
+    Remote,
+    create,
+    place,
+    reason,
+    remove_folder,
+    size_of,
+)
 from drupelet_tools.telemetry.plan import ENTRY, Plan, make_plan
 from drupelet_tools.telemetry.schemas import FOREIGN
 
@@ -63,7 +69,7 @@ if TYPE_CHECKING:
 PART_COLUMN = "part"
 # Segments that the driver plans at a time, 0.4 kB of memory for each.
 BATCH_SEGMENTS = 1 << 17
-WATCH_S = 0.3
+WATCH_S, WATCH_FAR_S = 0.3, 5.0  # each look at a store elsewhere is a request per group
 _CAUSE = re.compile(r"(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)")
 
 
@@ -80,9 +86,11 @@ class Task:
         name = f"{self.run.replace('/', '-')}-{at}-{attempt}-{secrets.token_hex(3)}"
         try:
             answer = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
-            Path(self.lake, _done_path(self.run, at)).touch()
-        except (OSError, TelemetryError) as refused:
+            create(place(self.lake) / _done_path(self.run, at)).close()
+        except TelemetryError as refused:
             answer = {"error": str(refused)}
+        except OSError as refused:
+            answer = {"error": f"{self.lake}: cannot write the lake: {reason(refused)}"}
         return json.dumps(answer)
 
 
@@ -140,8 +148,8 @@ def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
 
 
 def ingest(
-    paths: Iterable[Path],
-    lake: Path,
+    paths: Iterable[Place],
+    lake: Place,
     names: dict[str, dict[str, Any]],
     spark: SparkSession | Callable[[], SparkSession] | None,
     events: bool = False,
@@ -165,8 +173,8 @@ def ingest(
     Raises:
         TelemetryError: a path, the lake or a part of it is missing, unreadable or not writable.
     """
-    root = local_path(lake).resolve()
-    given = [local_path(path) for path in paths]
+    root = place(lake).resolve()
+    given = [place(path) for path in paths]
     inputs.find_files_or_agents(given, root)
     state = create_lake(root)
     run = secrets.token_hex(6)
@@ -180,12 +188,12 @@ def ingest(
         task = Task(str(root), run, events)
         return _ingest_batches(state, files, told, task, _Lazy(spark), progress)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_folder(work)
 
 
 def _ingest_batches(
     state: Lake,
-    files: list[Path],
+    files: list[Place],
     names: dict[str, dict[str, str]],
     task: Task,
     runner: _Lazy,
@@ -227,7 +235,7 @@ def _ingest_batches(
     }
 
 
-def _refuse_imported(root: Path, plan: Plan, known: pa.Table) -> None:
+def _refuse_imported(root: Place, plan: Plan, known: pa.Table) -> None:
     imported = set(known.filter(pc.is_valid(known["origin"]))["device"].to_pylist())
     for device in sorted(plan.devices & (imported - {UNNAMED}))[:1]:
         raise TelemetryError(
@@ -245,7 +253,7 @@ def _commit(
 ) -> None:
     """Make what was written count, with what the next ingest must know of it."""
     root, taken_ms = lake.root, time.time_ns() // 1_000_000
-    pieces = [file_of(root, one) for one in written if one.rows]
+    pieces = [file_of(one) for one in written if one.rows]
     foreign = foreign_rows({"quarantine": plan.unnamed.quarantine}, None, taken_ms)
     name = secrets.token_hex(8)
     files = [*pieces, *write_file(root, FOREIGN, name, foreign)]
@@ -277,9 +285,9 @@ class _Lazy:
 class Progress:
     """Tells how far an ingest is, from the files that workers leave where a group is done."""
 
-    def __init__(self, root: Path, files: list[Path], watch: Watch) -> None:
+    def __init__(self, root: Place, files: list[Place], watch: Watch) -> None:
         self._root = root
-        self._total = sum(path.stat().st_size for path in files)
+        self._total = sum(size_of(path) for path in files)
         self._watch = watch
         self._before = 0  # bytes of the batches that are done
 
@@ -289,9 +297,10 @@ class Progress:
         sizes = [pc.sum(group["size"]).as_py() for group in groups]
         known = self._before + size - sum(sizes)  # what is known need not be read
         ending = threading.Event()
+        pause_s = WATCH_FAR_S if isinstance(self._root, Remote) else WATCH_S
 
         def look() -> None:
-            while not ending.wait(WATCH_S):
+            while not ending.wait(pause_s):
                 done = sum(
                     length
                     for at, length in enumerate(sizes)
@@ -318,7 +327,7 @@ def _done_path(run: str, at: int) -> str:
     return f"{PLANS}/{run}-{at}.done"
 
 
-def run_plans(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list[Written]:
+def run_plans(root: Place, groups: list[pa.Table], task: Task, runner: Runner) -> list[Written]:
     """Have groups of segments decoded and written; nothing counts before it is committed.
 
     Raises:
@@ -330,12 +339,12 @@ def run_plans(root: Path, groups: list[pa.Table], task: Task, runner: Runner) ->
         for at, group in enumerate(groups):
             entries = group.cast(_ON_DISK).unify_dictionaries().combine_chunks()
             with (
-                pa.OSFile(str(root / _plan_path(task.run, at)), "wb") as file,
+                create(root / _plan_path(task.run, at)) as file,
                 pa.ipc.new_file(file, _ON_DISK) as out,
             ):
                 out.write_table(entries)
     except OSError as refused:
-        raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
+        raise TelemetryError(f"{root}: cannot write the lake: {reason(refused)}") from None
     plans = len(groups)
     groups.clear()  # what the workers read is in the files
     give_back()

@@ -18,20 +18,28 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.piece_file import PACKS, TABLE
+from drupelet_tools.telemetry.place import (
+    Opened,
+    Place,
+    Remote,
+    again,
+    dataset,
+    delta_options,
+    delta_uri,
+    place,
+    reason,
+)
 from drupelet_tools.telemetry.schemas import (
     CHOICE,
     DELTA,
@@ -112,7 +120,7 @@ class Share:
 class Lake:
     """A lake as it was at one moment; what is committed later does not show."""
 
-    def __init__(self, root: Path, table: DeltaTable) -> None:
+    def __init__(self, root: Place, table: DeltaTable) -> None:
         self.root = root
         self.version = table.version()
         self.files = _files(table)
@@ -125,7 +133,7 @@ class Lake:
             TelemetryError: the log cannot be read.
         """
         try:
-            self.table.update_incremental()
+            again(self.root, self.table.update_incremental)
         except (DeltaError, OSError) as broken:
             raise _bad_log(self.root, broken) from None
         is_new = self.table.version() != self.version
@@ -346,11 +354,10 @@ def read_files(
     if not paths:
         return schema.empty_table().select(columns)
     try:
-        return ds.dataset(list(paths), schema=schema, format="parquet").to_table(columns, where)
+        return dataset(paths, schema).to_table(columns, where)
     except (OSError, pa.ArrowInvalid) as broken:
         check_files(paths)
-        reason = str(broken).splitlines()[0]
-        raise TelemetryError(f"cannot read this part of the lake: {reason}") from None
+        raise TelemetryError(f"cannot read this part of the lake: {reason(broken)}") from None
 
 
 def check_files(paths: Collection[str] | Iterator[str]) -> None:
@@ -361,19 +368,19 @@ def check_files(paths: Collection[str] | Iterator[str]) -> None:
     """
     for path in paths:
         try:
-            with open(path, "rb") as file:
-                file.seek(-len(PARQUET_END), os.SEEK_END)
-                end = file.read()
+            with Opened(place(path)) as file:
+                end = file.pread(len(PARQUET_END), max(file.size - len(PARQUET_END), 0))
         except OSError as broken:
-            raise _unreadable(Path(path), str(broken.strerror)) from None
+            raise _unreadable(place(path), reason(broken)) from None
         if end != PARQUET_END:
-            raise _unreadable(Path(path), "not a whole Parquet file")
+            raise _unreadable(place(path), "not a whole Parquet file")
 
 
-def _unreadable(path: Path, reason: str) -> TelemetryError:
+def _unreadable(path: Place, why: str) -> TelemetryError:
     return TelemetryError(
-        f"{path}: cannot read this part of the lake: {reason}; put it back, or"
-        f" {_anew(path.parents[2])}"
+        f"{path}: cannot read this part of the lake: {why}"
+        # What a store refuses for now says itself what to do.
+        + ("" if "; " in why else f"; put it back, or {_anew(path.parent.parent.parent)}")
     )
 
 
@@ -401,13 +408,13 @@ def fill_wall(table: pa.Table, clocks: pa.Table) -> pa.Table:
 # --- the folder ---
 
 
-def open_lake(root: Path) -> Lake:
+def open_lake(root: Place) -> Lake:
     """The state of an existing lake.
 
     Raises:
         TelemetryError: no lake there, one of another version, or one that cannot be read.
     """
-    root = local_path(root)
+    root = place(root)
     if not (root / TABLE / LOG).is_dir():
         if (root / OLD_MANIFEST).is_file():
             raise TelemetryError(
@@ -418,7 +425,8 @@ def open_lake(root: Path) -> Lake:
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
         )
     try:
-        table = DeltaTable(root / TABLE)
+        options = delta_options(root)
+        table = again(root, lambda: DeltaTable(delta_uri(root / TABLE), storage_options=options))
         described = table.metadata().description
     except (DeltaError, TableNotFoundError, OSError) as broken:
         raise _bad_log(root, broken) from None
@@ -430,9 +438,10 @@ def open_lake(root: Path) -> Lake:
     return Lake(root, table)
 
 
-def _bad_log(root: Path, broken: Exception) -> TelemetryError:
-    reason = str(broken).splitlines()[0]
-    return TelemetryError(f"{root / TABLE / LOG}: cannot read the log: {reason}; {_anew(root)}")
+def _bad_log(root: Place, broken: Exception) -> TelemetryError:
+    log, why = root / TABLE / LOG, reason(broken)
+    remedy = "" if "; " in why else f"; {_anew(root)}"
+    return TelemetryError(f"{log}: cannot read the log: {why}{remedy}")
 
 
 def _files(table: DeltaTable) -> dict[str, list[LakeFile]]:
@@ -445,14 +454,15 @@ def _files(table: DeltaTable) -> dict[str, list[LakeFile]]:
     return files
 
 
-def _anew(root: Path) -> str:
+def _anew(root: Place) -> str:
     """What to do with a lake that cannot be used; its packs may be all there is of an inbox."""
     packs = root / PACKS
-    kept = f" and {packs}" if packs.is_dir() and any(packs.iterdir()) else ""
+    is_packed = isinstance(packs, Remote) or (packs.is_dir() and any(packs.iterdir()))
+    kept = f" and {packs}" if is_packed else ""
     return f"ingest the segments{kept} into a new folder"
 
 
-def create_lake(root: Path) -> Lake:
+def create_lake(root: Place) -> Lake:
     """Open a lake, or make an empty one.
 
     Raises:
@@ -471,9 +481,10 @@ def create_lake(root: Path) -> Lake:
     try:
         # Where two make it at once, one of them does.
         table = DeltaTable.create(
-            root / TABLE,
+            delta_uri(root / TABLE),
             schema,
             mode="ignore",
+            storage_options=delta_options(root),
             partition_by=["kind"],
             **TABLE_FACTS,
         )
@@ -482,7 +493,7 @@ def create_lake(root: Path) -> Lake:
     return Lake(root, table)
 
 
-def make_folders(root: Path) -> None:
+def make_folders(root: Place) -> None:
     """Make the folders of a lake.
 
     Raises:
@@ -495,16 +506,17 @@ def make_folders(root: Path) -> None:
         raise unwritable(root, refused) from None
 
 
-def unwritable(root: Path, refused: Exception) -> TelemetryError:
+def unwritable(root: Place, refused: Exception) -> TelemetryError:
     """The error that says why a lake cannot be written."""
-    reason = getattr(refused, "strerror", None) or str(refused).splitlines()[0]
-    return TelemetryError(f"{root}: cannot write the lake: {reason}")
+    return TelemetryError(f"{root}: cannot write the lake: {reason(refused)}")
 
 
-def _strange_folder(root: Path) -> str:
+def _strange_folder(root: Place) -> str:
     """The folder in which something lies that the first steps of an ingest do not leave."""
-    for folder in (TABLE, PACKS, PLANS):
-        for _, _, names in os.walk(root / folder):
-            if names:
-                return folder
-    return ""
+    return next((folder for folder in (TABLE, PACKS, PLANS) if _has_files(root / folder)), "")
+
+
+def _has_files(folder: Place) -> bool:
+    if isinstance(folder, Remote):
+        return bool(folder.below())
+    return any(names for _, _, names in os.walk(folder))

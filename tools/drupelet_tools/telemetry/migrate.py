@@ -138,7 +138,7 @@ def _decode_again(old: _Old, run: str) -> Migrated:
     events = any(part["counts"].get("events") for part in old.parts)
     task = Task(str(old.root), f"{run}/0", events)
     written = run_plans(old.root, plan.groups, task, run_here) if plan.groups else []
-    pieces = [file_of(old.root, one) for one in written if one.rows]
+    pieces = [file_of(one) for one in written if one.rows]
     foreign, keys = [foreign_rows({"quarantine": nowhere}, None, taken_ms)], [
         {"device": UNNAMED, "content_crc": one["content_crc"], "size": one["size"],
          "damaged": True, "taken_ms": taken_ms}

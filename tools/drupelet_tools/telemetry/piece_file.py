@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from drupelet_tools.telemetry.columns import array_of, event_columns
 from drupelet_tools.telemetry.decode import NONE, Chunk, Flags, Ints
 from drupelet_tools.telemetry.inputs import PACK_LENGTH
 from drupelet_tools.telemetry.partials import Happenings, Sums
+from drupelet_tools.telemetry.place import Place, create, finish
 from drupelet_tools.telemetry.schemas import FILES, PIECE, SUMS
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ class Written:
     """What a worker wrote: a file in the Delta table, and counts of what is in it."""
 
     path: str = ""
+    size: int = 0
     rows: int = 0
     events: int = 0
     damages: int = 0
@@ -48,14 +48,15 @@ class Written:
 class PieceFile:
     """A group's file of pieces while it is written; nothing counts before the driver commits."""
 
-    def __init__(self, root: Path, name: str, plain: Plain, taken_ms: int) -> None:
+    def __init__(self, root: Place, name: str, plain: Plain, taken_ms: int) -> None:
         self._root = root
         self._name = name
         self._plain = plain
         self._taken_ms = taken_ms
         self._waiting: list[pa.Table] = []
         self._writer: pq.ParquetWriter | None = None
-        self._pack: Any = None
+        self._out: pa.NativeFile | None = None
+        self._pack: pa.NativeFile | None = None
         self._pack_size = 0
         self.written = Written(path=f"kind={PIECE}/{name}.parquet")
 
@@ -157,8 +158,8 @@ class PieceFile:
         if own.any():
             names = packs.to_pylist()
             for at in np.flatnonzero(own).tolist():
-                path = Path(plain.files[int(plain.file_at[rows[at]])])
-                names[at] = f"{PACKS}/{path.name}"
+                path = plain.files[int(plain.file_at[rows[at]])]
+                names[at] = f"{PACKS}/{path.rpartition('/')[2]}"
                 place[at] = int(plain.offset[rows[at]])
             packs = pa.array(names, pa.string())
         return packs, place
@@ -166,7 +167,7 @@ class PieceFile:
     def _add_to_pack(self, name: str, data: memoryview) -> int:
         """Append one segment to the group's pack; the offset of its first byte."""
         if self._pack is None:
-            self._pack = open(self._root / name, "wb", buffering=1 << 20)  # noqa: SIM115
+            self._pack = create(self._root / name)
             self.written.pack = name
         self._pack.write(PACK_LENGTH.pack(len(data)))
         self._pack.write(data)
@@ -182,8 +183,9 @@ class PieceFile:
         whole = pa.concat_tables(self._waiting).unify_dictionaries().combine_chunks()
         self._waiting = []
         if self._writer is None:
+            self._out = create(self._root / TABLE / self.written.path)
             self._writer = pq.ParquetWriter(
-                self._root / TABLE / self.written.path,
+                self._out,
                 whole.schema,
                 compression="zstd",
                 use_dictionary=_DICTIONARIES,
@@ -199,29 +201,19 @@ class PieceFile:
         self.written.device_min, self.written.device_max = devices
         if self._writer is not None:
             self._writer.close()
+        if self._out is not None:
+            self.written.size = finish(self._out, self._root / TABLE / self.written.path)
         if self._pack is not None:
-            self._pack.flush()
-            os.fsync(self._pack.fileno())
-        if self.written.rows:
-            make_durable(self._root / TABLE / self.written.path)
+            finish(self._pack, self._root / self.written.pack)
         return self.written
 
     def abandon(self) -> None:
         """Close what is open, whatever happened."""
-        if self._pack is not None:
-            self._pack.close()
-            self._pack = None
         if self._writer is not None:
             self._writer.close()
-
-
-def make_durable(path: Path) -> None:
-    """Wait until a file's bytes are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        for file in (self._pack, self._out):
+            if file is not None:
+                file.close()
 
 
 def _piece_columns(sums: Sums, at: Ints) -> dict[str, Any]:

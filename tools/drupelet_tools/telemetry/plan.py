@@ -19,6 +19,7 @@ from drupelet_tools.telemetry.choose import REASON_FAR, beyond_a_leap
 from drupelet_tools.telemetry.decode import Flags, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.inputs import UNNAMED, Listing, names_of
+from drupelet_tools.telemetry.place import Opened, place, reason
 from drupelet_tools.telemetry.schemas import FILES, KEY
 
 # A smaller group is not worth a task; a larger one is dealt out further, for what a worker holds
@@ -169,15 +170,15 @@ def _leave_known(entries: pa.Table, known: pa.Table) -> pa.Table:
 def _content_crc(file: str, offset: int, size: int) -> int:
     """CRC-32 over a whole place of a file: tells damaged copies apart."""
     try:
-        with open(file, "rb") as opened:
-            opened.seek(offset)
+        with Opened(place(file)) as opened:
             crc = 0
-            while size > 0 and (piece := opened.read(min(size, _PIECE_SIZE))):
+            while size > 0 and (piece := opened.pread(min(size, _PIECE_SIZE), offset)):
                 crc = zlib.crc32(piece, crc)
                 size -= len(piece)
+                offset += len(piece)
             return crc
     except OSError as refused:
-        raise TelemetryError(f"{file}: cannot read it: {refused.strerror}") from None
+        raise TelemetryError(f"{file}: cannot read it: {reason(refused)}") from None
 
 
 def _sorted(entries: pa.Table) -> pa.Table:
@@ -238,7 +239,7 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
         pc.and_(pc.equal(known["device"], UNNAMED), pc.is_valid(known["content_crc"]))
     )
     seen = set(zip(mine["content_crc"].to_pylist(), mine["size"].to_pylist(), strict=True))
-    for row, reason in sorted(listing.reason.items()):
+    for row, wrong in sorted(listing.reason.items()):
         file = listing.files[int(listing.file[row])]
         offset, size = int(listing.offset[row]), int(listing.size[row])
         content = _content_crc(file, offset, size)
@@ -246,7 +247,7 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
             continue
         seen.add((content, size))
         identity = {"content_crc": content, "size": size}
-        place = {"device": UNNAMED, "file": file, "offset": offset, "reason": reason}
+        place = {"device": UNNAMED, "file": file, "offset": offset, "reason": wrong}
         unnamed.quarantine.append({**place, **identity})
         unnamed.keys.append({"device": UNNAMED, **identity, "damaged": True})
     return unnamed

@@ -19,6 +19,7 @@ from drupelet_tools.telemetry import buckets, cells, charts, sections, sections_
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, Row
+from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
     Results,
     assumed_plan,
@@ -31,7 +32,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_report(
-    lake: Path,
+    lake: Place,
     html: Path,
     results: Results | None = None,
     *,

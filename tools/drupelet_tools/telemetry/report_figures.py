@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 
 from drupelet_tools.telemetry import attention
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
@@ -15,6 +14,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
 from drupelet_tools.telemetry.lake import Lake, open_lake
+from drupelet_tools.telemetry.place import Place
 
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
 
@@ -22,7 +22,7 @@ Results = Mapping[str, Mapping[str, int]]
 
 
 def build(
-    lake: Path,
+    lake: Place,
     results: Results | None = None,
     *,
     plan: FleetPlan | None = None,
@@ -79,7 +79,7 @@ def assumed_plan() -> FleetPlan:
     return battery_plan(ASSUMED_BATTERY, assumed=True)
 
 
-def empty(lake: Path) -> TelemetryError:
+def empty(lake: Place) -> TelemetryError:
     """The error of a lake without a device."""
     return TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
 
@@ -102,7 +102,7 @@ def _natural_part(part: str) -> tuple[bool, int, str]:
     return False, len(digits), digits
 
 
-def device_names(lake: Path) -> list[tuple[str, str]]:
+def device_names(lake: Place) -> list[tuple[str, str]]:
     """Id and name of the devices that a lake holds."""
     table = open_lake(lake).read_devices()
     return list(zip(table["device"].to_pylist(), table["name"].to_pylist(), strict=True))

@@ -45,12 +45,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import choose, inputs, plan
 from drupelet_tools.telemetry.columns import event_columns
 from drupelet_tools.telemetry.decode import Chunk, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.inputs import Listing
+from drupelet_tools.telemetry.place import Place, Remote, place
 from drupelet_tools.telemetry.schemas import TABLES
 from drupelet_tools.telemetry.stream_offset import Key, Offset, content_key
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
@@ -108,13 +108,13 @@ def _table(options: Any) -> str:  # noqa: ANN401 - a mapping of Spark's own
     return table
 
 
-def _paths(options: dict[str, str]) -> list[Path]:
+def _paths(options: dict[str, str]) -> list[Place]:
     listed = json.loads(options["paths"]) if "paths" in options else []
     if "path" in options:
         listed = [options["path"], *listed]
     if not listed:
         raise TelemetryError("drupelet: no path: load() wants files or folders of black boxes")
-    return [local_path(path) for path in listed]
+    return [place(path) for path in listed]
 
 
 def _number(options: Mapping[str, str], name: str, default: int, low: int) -> int:
@@ -233,8 +233,8 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
-        self._listings: dict[Path, tuple[tuple[int, ...], Listing]] = {}
-        self._given: dict[Path, tuple[int, ...]] = {}  # files all of whose segments were given
+        self._listings: dict[Place, tuple[tuple[int, ...], Listing]] = {}
+        self._given: dict[Place, tuple[int, ...]] = {}  # files all of whose segments were given
         self._frozen: list[Listing] | None = None  # with Trigger.AvailableNow: all that counts
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -288,19 +288,19 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._listings.pop(path)
         return rows
 
-    def _settled(self) -> list[Path]:
+    def _settled(self) -> list[Place]:
         settle_ms = _number(self.options, "settle_ms", SETTLE_MS, 0)
         newest_ns = time.time_ns() - settle_ms * 1_000_000
         states = ((path, _state(path)) for path in self._files())
         return [path for path, state in states if state and max(state[-2:]) <= newest_ns]
 
-    def _files(self) -> list[Path]:
+    def _files(self) -> list[Place]:
         try:
             return inputs.find_files(_paths(self.options), _NO_LAKE)
         except TelemetryError:
             return []  # nothing has come yet
 
-    def _listing(self, path: Path) -> Listing | None:
+    def _listing(self, path: Place) -> Listing | None:
         """What is in a file, read again only where it changed; None: it is gone."""
         state = _state(path)
         if state is None:
@@ -336,7 +336,7 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return _shares(plan.deal(listing, np.array(chosen), _parallelism(self.options)))
 
-    def _holding(self, batch: dict[Key, str]) -> list[Path]:
+    def _holding(self, batch: dict[Key, str]) -> list[Place]:
         """Files with segments of a batch; those that were looked at for it come first."""
         missing = set(batch.items())
         holding = []
@@ -355,8 +355,10 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_share(partition, _table(self.options))
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
+def _state(path: Place) -> tuple[int, ...] | None:
     """What changes when a file does, its times last; None: it was taken away."""
+    if isinstance(path, Remote):
+        return path.size, path.mtime_ns, path.mtime_ns
     try:
         info = path.stat()
     except OSError:

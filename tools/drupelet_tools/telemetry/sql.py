@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import session
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, Share, open_lake
 from drupelet_tools.telemetry.piece_file import TABLE
+from drupelet_tools.telemetry.place import Place, Remote, place
 from drupelet_tools.telemetry.schemas import FILES, PIECE, TABLES, WALL_TABLES
 
 Batches = Iterator[pa.RecordBatch]
@@ -28,6 +27,7 @@ Batches = Iterator[pa.RecordBatch]
 # are statements of their own, none of which changes anything.
 QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 READING = (*QUERIES, "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
+PIECES = "pieces"  # the view of what is stored
 BATCH_ROWS = 1 << 16  # that a worker gives Spark at a time
 ROWS_MAX = 10_000  # what a terminal can want; larger results are for a job of one's own
 # A query can still run programs: by `TRANSFORM (…) USING '…'`, and any method of the JVM.
@@ -46,14 +46,14 @@ class Found(NamedTuple):
     more: bool
 
 
-def run(statement: str, lake: Path, cluster: session.Cluster) -> Found:
+def run(statement: str, lake: Place, cluster: session.Cluster) -> Found:
     """What a statement finds.
 
     Raises:
         TelemetryError: not a query, no lake, an empty one, or Spark refuses the statement.
     """
     looking(statement)
-    state = open_lake(local_path(lake).resolve())
+    state = open_lake(place(lake).resolve())
     if state.is_empty:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
     running = session.connect(cluster)
@@ -108,7 +108,7 @@ def register(spark: SparkSession, lake: Lake) -> None:
     """Make a view of each table, and `pieces` of what they are made of."""
     for table in TABLES:
         _view(spark, lake, table).createOrReplaceTempView(table)
-    _pieces(spark, lake).createOrReplaceTempView("pieces")
+    _pieces(spark, lake).createOrReplaceTempView(PIECES)
     spark.createDataFrame(lake.read_devices()).createOrReplaceTempView("devices")
 
 
@@ -116,16 +116,22 @@ def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     """The rows of a table, as `Lake.read` gives them; workers put them together."""
     if table == "clocks":
         return spark.createDataFrame(lake.clocks)
-    union = spark.createDataFrame(lake.foreign(table))
-    shares = lake.shares()
-    if shares:
-        schema = from_arrow_schema(TABLES[table])
-        # One row per partition, and each task takes the share with its number.
-        numbers = spark.range(0, len(shares), 1, len(shares))
-        union = numbers.mapInArrow(_puts_together(shares, table), schema).union(union)
+    foreign = spark.createDataFrame(lake.foreign(table))
+    union = _put_together(spark, lake.shares(), table, TABLES[table]).union(foreign)
     if table in WALL_TABLES and lake.clocks.num_rows:
         return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union
+
+
+def _put_together(
+    spark: SparkSession, shares: list[Share], table: str, columns: pa.Schema
+) -> DataFrame:
+    schema = from_arrow_schema(columns)
+    if not shares:
+        return _nothing(spark, schema)
+    # One row per partition, and each task takes the share with its number.
+    numbers = spark.range(0, len(shares), 1, len(shares))
+    return numbers.mapInArrow(_puts_together(shares, table), schema)
 
 
 def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batches]:
@@ -134,13 +140,17 @@ def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batch
     def put_together(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from shares[number].table(table).to_batches(BATCH_ROWS)
+                share, names = shares[number], FILES[PIECE].names
+                rows = share.pieces(names) if table == PIECES else share.table(table)
+                yield from rows.to_batches(BATCH_ROWS)
 
     return put_together
 
 
 def _pieces(spark: SparkSession, lake: Lake) -> DataFrame:
     """The pieces as they are stored; a session that knows Delta reads the table itself."""
+    if isinstance(lake.root, Remote):  # Spark may have no connector for it; workers need none
+        return _put_together(spark, lake.shares(), PIECES, FILES[PIECE])
     try:
         frame = spark.read.format("delta").option("versionAsOf", lake.version)
         stored = frame.load(str(lake.root / TABLE)).where(f"kind = '{PIECE}'")

@@ -7,13 +7,11 @@ the lake has is read. Memory is bounded by the chunk.
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.partials import add_up
 from drupelet_tools.telemetry.piece_file import PACKS, PieceFile, Written
+from drupelet_tools.telemetry.place import Opened, Place, filesystem_of, place, reason
 
 # Blocks that are looked at together: their arrays stay in a processor's cache.
 CHUNK_BLOCKS = 8192
@@ -50,8 +49,9 @@ def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[
         TelemetryError: a segment's file is gone, shorter than it was, or unreadable.
         OSError: the lake cannot be written.
     """
-    root = Path(lake)
-    with pa.OSFile(str(root / plan)) as file:
+    root = place(lake)
+    filesystem, path = filesystem_of(root / plan)
+    with filesystem.open_input_file(path) as file:
         entries = pa.ipc.open_file(file).read_all()
     written = _write_pieces(root, attempt, entries, events=events)
     del entries
@@ -59,7 +59,7 @@ def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[
     return asdict(written)
 
 
-def _write_pieces(root: Path, attempt: str, entries: pa.Table, *, events: bool) -> Written:
+def _write_pieces(root: Place, attempt: str, entries: pa.Table, *, events: bool) -> Written:
     plain = Plain(entries, root / PACKS)
     files = Files()
     out = PieceFile(root, attempt, plain, time.time_ns() // 1_000_000)
@@ -78,7 +78,7 @@ def _write_pieces(root: Path, attempt: str, entries: pa.Table, *, events: bool) 
 class Plain:
     """Entries of a group as numpy columns."""
 
-    def __init__(self, entries: pa.Table, packs: Path | None = None) -> None:
+    def __init__(self, entries: pa.Table, packs: Place | None = None) -> None:
         self.file = entries["file"].combine_chunks()
         self.files = self.file.dictionary.to_pylist()
         self.file_at = self.file.indices.to_numpy().astype(np.int64)
@@ -96,7 +96,7 @@ class Plain:
         self.alternate = entries["alternate"].to_numpy()
         self.small = entries["small"].to_numpy()
         # Of each file whether it is one of the packs of the lake that is written.
-        self.own_pack = np.array([Path(name).parent == packs for name in self.files])
+        self.own_pack = np.array([name.rpartition("/")[0] == str(packs) for name in self.files])
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -180,7 +180,7 @@ class Files:
     """
 
     def __init__(self, held: Mapping[str, bytes] | None = None) -> None:
-        self._open: dict[int, int] = {}
+        self._open: dict[int, Opened] = {}
         self._held = held or {}
 
     def read(self, plain: Plain, rows: Ints) -> tuple[Ints, Bytes]:
@@ -207,28 +207,28 @@ class Files:
             target[:] = self._held[path][offset : offset + len(target)]
             return
         try:
-            handle = self._handle(file, path)
+            opened = self._opened(file, path)
             done = 0
             while done < len(target):
-                count = os.preadv(handle, [target[done:]], offset + done)
+                count = opened.read_into(target[done:], offset + done)
                 if count == 0:
                     raise TelemetryError(
                         f"{path}: became shorter while it was read; run the ingest again"
                     )
                 done += count
         except OSError as refused:
-            raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+            raise TelemetryError(f"{path}: cannot read it: {reason(refused)}") from None
 
-    def _handle(self, file: int, path: str) -> int:
-        handle = self._open.get(file)
-        if handle is None:
+    def _opened(self, file: int, path: str) -> Opened:
+        opened = self._open.get(file)
+        if opened is None:
             if len(self._open) >= FILES_OPEN_MAX:
                 self.close()
-            handle = self._open[file] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return handle
+            opened = self._open[file] = Opened(place(path))
+        return opened
 
     def close(self) -> None:
         """Close all files."""
-        for handle in self._open.values():
-            os.close(handle)
+        for opened in self._open.values():
+            opened.close()
         self._open.clear()
