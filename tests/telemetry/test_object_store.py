@@ -5,10 +5,11 @@ import itertools
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import compact, job
+from drupelet_tools.telemetry import compact, job, lake
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
 from telemetry import s3_server
+from telemetry.command_line import run
 from telemetry.lake_content import content
 
 PLACES = ("'file'", "'offset'")
@@ -78,33 +79,95 @@ def test_inbox_and_lake_there_give_the_tables_of_a_local_lake(boxes, bucket, tmp
     assert tables_of(tmp_path / "lake") == wanted
 
 
+def _refusal(work):
+    """Why work was refused; nothing if it was done."""
+    try:
+        work()
+    except TelemetryError as told:
+        return str(told)
+    return ""
+
+
+def _commit_lost(method, path, before):
+    """Every other commit is carried out and not answered."""
+    return s3_server.LOST if method == "PUT" and "_delta_log" in path and before % 2 else None
+
+
 @pytest.mark.parametrize(
     "fault",
     [
-        s3_server.every(3, s3_server.BROKEN, "PUT", "GET", "HEAD"),
-        s3_server.every(2, s3_server.BUSY, "PUT", "GET", "POST"),
-        s3_server.every(3, s3_server.CUT, "GET"),
-        s3_server.every(3, s3_server.LOST, "PUT", "GET"),
+        s3_server.every(9, s3_server.BROKEN, "PUT", "GET", "HEAD"),
+        s3_server.every(7, s3_server.BUSY, "PUT", "GET", "POST"),
+        s3_server.every(5, s3_server.CUT, "GET"),
+        _commit_lost,
     ],
     ids=["broken", "busy", "cut", "lost"],
 )
-def test_what_partly_fails_changes_nothing(boxes, bucket, server, fault):
+def test_what_partly_fails_counts_once(boxes, bucket, server, fault):
+    """A run goes on or is refused in one line; the next ones give the same tables."""
     packs, wanted = boxes
-    inbox = upload(packs, f"{bucket}/inbox")
+    root, told = f"{bucket}/lake", ""
+    ingest(packs[:1], root)
+    with server.failing(fault):
+        for work in (
+            lambda: ingest(packs[:3], root),
+            lambda: ingest(packs[2:], root),
+            lambda: compact.compact(place(root)),
+        ):
+            told += _refusal(work)
+    assert "\n" not in told and (fault is not _commit_lost or told == "")
+    assert server.faults.total() > 2
+    ingest(packs, root)
+    assert ingest(packs, root)["new"] == 0
+    assert tables_of(root) == wanted
+    state = lake.open_lake(place(root))
+    for files in state.files.values():
+        assert len({one.path for one in files}) == len(files)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (s3_server.every(1, s3_server.DENIED, "GET", "HEAD"), "permission denied; look at the"),
+        (s3_server.every(1, s3_server.DENIED, "PUT"), "permission denied; look at the"),
+    ],
+    ids=["read", "write"],
+)
+def test_what_is_denied_is_one_line_and_changes_nothing(boxes, bucket, server, fault, told):
+    packs, _ = boxes
     root = f"{bucket}/lake"
     ingest(packs[:1], root)
-    refused = 0
-    with server.failing(fault):
-        for some in (packs[:3], [inbox], packs[2:]):
-            try:
-                ingest(some, root)
-            except TelemetryError as told:
-                refused += 1
-                print(told)
-        try:
-            compact.compact(place(root))
-        except TelemetryError as told:
-            print(told)
-    print(refused, server.faults)
-    ingest(packs, root)
-    assert tables_of(root) == wanted
+    before = tables_of(root)
+    with server.failing(fault), pytest.raises(TelemetryError, match=told) as refused:
+        ingest(packs[1:2], root)
+    text = str(refused.value)
+    assert "\n" not in text and s3_server.ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in text
+    assert tables_of(root) == before
+
+
+def test_commands_name_what_is_wrong_in_one_line(bucket, monkeypatch):
+    for words, told in (
+        (("compact", "s3://no-such-bucket/lake"), "no such bucket; make it"),
+        (("alerts", f"{bucket}/lake"), "no lake here"),
+        (("compact", "s3://somebody:hidden-word@x/lake"), "credentials in a URI"),
+    ):
+        done = run(*words)
+        text = done.stderr or str(done.exception)
+        assert done.exit_code == 1 and told in text and "hidden-word" not in text
+        assert text.strip().count("\n") == 0
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert "no connection to the store" in run("compact", f"{bucket}/lake").stderr
+
+
+def test_an_ingest_asks_for_what_is_new_not_for_all_that_is_there(boxes, bucket, server):
+    packs, _ = boxes
+    root = f"{bucket}/lake"
+    costs = []
+    for pack in packs:
+        with server.counting() as requests:
+            assert ingest([pack], root)["new"] > 0
+        costs.append(requests.total())
+    assert max(costs[4:]) <= 80, costs
+    with server.counting() as requests:
+        assert ingest(packs[:1], root)["new"] == 0
+    assert requests.total() <= 60, requests

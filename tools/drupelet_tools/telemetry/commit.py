@@ -34,7 +34,15 @@ from drupelet_tools.telemetry.lake import (
     unwritable,
 )
 from drupelet_tools.telemetry.piece_file import TABLE, Written
-from drupelet_tools.telemetry.place import Place, create, delta_options, delta_uri, finish, place
+from drupelet_tools.telemetry.place import (
+    Place,
+    create,
+    delta_options,
+    delta_uri,
+    finish,
+    is_cut,
+    place,
+)
 from drupelet_tools.telemetry.schemas import DELTA, FILES, FOREIGN, KEY, PIECE, TABLES
 
 # Each writer that is faster costs one try; the pause between two doubles up to a second.
@@ -119,7 +127,7 @@ def _try(lake: Lake, change: Change) -> bool:
     except (DeltaError, OSError) as refused:
         if _has_landed(lake, [*change.files, *own]):
             return True
-        if isinstance(refused, CommitFailedError):
+        if isinstance(refused, CommitFailedError) or is_cut(refused):
             return False  # the file of keys is left to a compaction: nothing names it
         raise unwritable(lake.root, refused) from None
     return True

@@ -92,7 +92,8 @@ def migrate(root: Path) -> Migrated:
     Raises:
         TelemetryError: no such lake, or a file with segments of it is not where it was.
     """
-    root = local_path(root).resolve()
+    # Version 3 knew no other place.
+    root = local_path(str(root)).resolve()
     if (root / TABLE / LOG).is_dir():
         lake = open_lake(root)
         segments = lake.key_columns(["number"], pc.field("number").is_valid()).num_rows

@@ -250,7 +250,7 @@ def _filesystem(
             "request_timeout": _REQUEST_TIMEOUT_S,
             # A small file is one request and not three.
             "allow_delayed_open": True,
-            "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            "retry_strategy": fs.AwsDefaultS3RetryStrategy(max_attempts=_ATTEMPTS),
         }
         if endpoint:
             parts = urlsplit(endpoint)
@@ -299,13 +299,20 @@ def delta_options(where: Place) -> dict[str, str] | None:
 
 def again(where: Place, work: Callable[[], T]) -> T:
     """Work that only reads, done again where the connection to a store was cut in between."""
+    from deltalake.exceptions import DeltaError
+
     for _ in range(_ATTEMPTS - 1 if isinstance(where, Remote) else 0):
         try:
             return work()
-        except OSError as refused:
-            if not re.search(_CUT, str(refused)):
+        except (DeltaError, OSError) as refused:
+            if not is_cut(refused):
                 raise
     return work()
+
+
+def is_cut(refused: BaseException) -> bool:
+    """Whether a connection to a store ended in the middle of an answer."""
+    return re.search(_CUT, str(refused)) is not None
 
 
 def reason(refused: BaseException) -> str:
