@@ -127,7 +127,9 @@ def _row(
         "cpu_ms": round(1000 * sum(cpu_s for cpu_s, _ in costs) / len(costs), 1),
         "wall_ms": round(1000 * sum(wall_s for _, wall_s in costs) / len(costs), 1),
         "files": sum(map(len, lake.files.values())),
-        "megabytes": round(sum(one.size for some in lake.files.values() for one in some) / 1e6, 2),
+        "megabytes": round(
+            sum(file.size for some in lake.files.values() for file in some) / 1e6, 2
+        ),
         "log_files": len(os.listdir(root / "table" / "_delta_log")),
     }
 
@@ -139,8 +141,10 @@ def _compare(grown: Path, whole: Path) -> None:
             continue
         names = [name for name in TABLES[table].names if name not in ("file", "offset")]
         keys = [(name, "ascending") for name in names]
-        one, other = (lake.read(table).select(names).sort_by(keys) for lake in (left, right))
-        if not one.equals(other):
+        grown_rows, whole_rows = (
+            lake.read(table).select(names).sort_by(keys) for lake in (left, right)
+        )
+        if not grown_rows.equals(whole_rows):
             raise BenchError(f"{table}: day by day and in one go give different rows")
 
 
