@@ -56,13 +56,13 @@ _LOGGED = _ALL.replace(" ORDER", " AND logged IS NOT 0 ORDER")
 
 def settings_of(shared: Shared, participants: int) -> Settings:
     """What the participants of a channel agree on by its period."""
-    made = Settings()
-    made.period_ms = made.t_min_ms = shared.period_ms
-    made.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
-    made.sync_ms = shared.period_ms * _SYNC_PERIODS
-    made.response_groups = response_groups(participants)
-    made.send_bloom = shared.bloom == "small"
-    return made
+    settings = Settings()
+    settings.period_ms = settings.t_min_ms = shared.period_ms
+    settings.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
+    settings.sync_ms = shared.period_ms * _SYNC_PERIODS
+    settings.response_groups = response_groups(participants)
+    settings.send_bloom = shared.bloom == "small"
+    return settings
 
 
 ChannelMessage = TypedDict(
@@ -151,10 +151,10 @@ class AgentChannel:
 
     def recall(self, history: History, now_ms: int) -> int:
         """Ask a store node for what is missing; how much came. Raises StorageError."""
-        came = catch_up(self.channel, history, now_ms)
-        self.recalled += came
+        received_count = catch_up(self.channel, history, now_ms)
+        self.recalled += received_count
         self.events()
-        return came
+        return received_count
 
     def turn(self, now_ms: int) -> None:
         """Let time pass, whether or not the carrier is there."""
@@ -372,13 +372,13 @@ class Channels:
         ]  # fmt: skip
         if not missing or self._poll.wait_ms(now_ms):
             return
-        came = 0
+        received_count = 0
         try:
             for history in stores():
-                came += sum(spoken.recall(history, now_ms) for spoken in missing)
+                received_count += sum(spoken.recall(history, now_ms) for spoken in missing)
         except DrupeletError:
             pass  # nobody needs a store: the participants repair among themselves
-        self._poll.looked(came > 0, 0, clock.now_ms())
+        self._poll.looked(received_count > 0, 0, clock.now_ms())
 
     @property
     def history(self) -> StoreNode | None:

@@ -82,10 +82,10 @@ class ChatView:
 
     def _rows(self, group_id: bytes) -> Iterator[_Row]:
         """The rows of a group that are whole; no query stays open while they are looked at."""
-        found = self._connection.execute(_NUMBER, (_MEMBER_GROUP, group_id)).fetchone()
-        if found is None:
+        number_row = self._connection.execute(_NUMBER, (_MEMBER_GROUP, group_id)).fetchone()
+        if number_row is None:
             return
-        number, after = found[0], 0
+        number, after = number_row[0], 0
         checksum = "checksum" if has_checksums(self._connection) else "NULL"
         query = _ROWS.format(checksum=checksum)
         while rows := self._connection.execute(query, (number, after, _ROWS_AT_ONCE)).fetchall():
