@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -144,8 +144,12 @@ def _add(file: LakeFile, now_ms: int) -> AddAction:
     return AddAction(file.path, file.size, {"kind": file.kind}, now_ms, True, json.dumps(stats))
 
 
-def create_table(root: Path, files: Iterable[LakeFile]) -> None:
+def create_table(
+    root: Path, files: Iterable[LakeFile], mode: Literal["error", "overwrite"] = "error"
+) -> None:
     """Make the Delta table of a lake with these files, in one commit.
+
+    With `overwrite` they take the place of one that is there, with all that it names.
 
     Raises:
         TelemetryError: there is one, or it cannot be written.
@@ -156,7 +160,7 @@ def create_table(root: Path, files: Iterable[LakeFile]) -> None:
             str(root / TABLE),
             Schema.from_arrow(DELTA),
             [_add(one, now_ms) for one in files],
-            mode="error",
+            mode=mode,
             partition_by=["kind"],
             **TABLE_FACTS,
         )

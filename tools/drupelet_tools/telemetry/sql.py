@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import session
+from drupelet_tools.telemetry.days import day_table
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import Lake, Share, open_lake
+from drupelet_tools.telemetry.lake import Lake, Share, fill_wall, open_lake
 from drupelet_tools.telemetry.piece_file import TABLE
 from drupelet_tools.telemetry.schemas import FILES, PIECE, TABLES, WALL_TABLES
 
@@ -122,19 +123,26 @@ def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
         schema = from_arrow_schema(TABLES[table])
         # One row per partition, and each task takes the share with its number.
         numbers = spark.range(0, len(shares), 1, len(shares))
-        union = numbers.mapInArrow(_puts_together(shares, table), schema).union(union)
+        clocks = lake.clocks if table == "days" else None
+        union = numbers.mapInArrow(_puts_together(shares, table, clocks), schema).union(union)
     if table in WALL_TABLES and lake.clocks.num_rows:
         return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union
 
 
-def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batches]:
+def _puts_together(
+    shares: list[Share], table: str, clocks: pa.Table | None
+) -> Callable[[Batches], Batches]:
     """The function that each worker runs over the numbers of its shares."""
 
     def put_together(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from shares[number].table(table).to_batches(BATCH_ROWS)
+                if clocks is None:
+                    rows = shares[number].table(table)
+                else:  # a day is a sum of hours whose wall times are settled
+                    rows = day_table(fill_wall(shares[number].table("hours"), clocks))
+                yield from rows.to_batches(BATCH_ROWS)
 
     return put_together
 
