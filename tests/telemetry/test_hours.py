@@ -107,9 +107,9 @@ def test_hours_add_up_to_the_boots_in_any_cut_and_order_with_losses(tmp_path, se
     check_sums(state)
     whole = {name: state.read(name).to_pylist() for name in ("hours", "days")}
     (tmp_path / "parts").mkdir()
+    other_order = rng.sample(datas, len(datas))
     for low in range(0, len(datas), 3):
-        rng.shuffle(datas[low : low + 3])
-        again = made(tmp_path / "parts", datas[: low + 3])
+        again = made(tmp_path / "parts", other_order[: low + 3])
     assert {name: again.read(name).to_pylist() for name in whole} == whole
 
 
