@@ -520,7 +520,7 @@ def test_every_limit_has_a_name_a_const_and_a_reason() -> None:
 
 
 def test_made_files_are_up_to_date() -> None:
-    for path, text in docs.made().items():
+    for path, text in docs.generated().items():
         remedy = f"{where(path)} is old: run python -m drupelet_tools.docs"
         assert path.is_file() and path.read_text("utf-8") == text, remedy
 

@@ -8,13 +8,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from drupelet.base.errors import OK, DrupeletError
 from drupelet.channel.channel import open_channel
 from drupelet.node import Node
-from drupelet_host.agent.channels import AgentChannel, history, settings_of
+from drupelet_host.agent.channels import (
+    AgentChannel,
+    ChannelMessage,
+    history,
+    settings_of,
+)
 from drupelet_host.base import clock
 from drupelet_host.broker import Broker
 from drupelet_host.cli import app
@@ -190,6 +196,7 @@ def test_repair_reckons_with_every_period(tmp_path: Path, period_ms: int) -> Non
 def test_what_waits_is_not_shown(tmp_path: Path) -> None:
     fill(tmp_path / "channels.db")
     shown = history(tmp_path / "channels.db", "0")
+    assert msgspec.to_builtins(msgspec.convert(shown, list[ChannelMessage])) == shown
     assert [(entry["from"], entry["lamport"]) for entry in shown] == [("eve", START_MS)]
 
 

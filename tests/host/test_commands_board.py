@@ -5,11 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet_host.home.config import Peer
 from drupelet_host.store import database
+from drupelet_host.view.sent_commands import SentCommand
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from host.conftest import Cable, Home, wait_for
@@ -112,6 +115,7 @@ def test_a_board_does_what_its_host_says_and_each_once(
         board.child.stop()
     home.stop()
     done = told(home)
+    assert msgspec.to_builtins(msgspec.convert(done, list[SentCommand])) == done
     assert [one["operation"] for one in done] == ["sleep", "flush", "report", "epoch", "epoch"]
     results = [one["result"] for one in done]
     assert results[:2] == [-1, 0]  # it has no deep sleep

@@ -13,7 +13,7 @@ from drupelet_tools.sim.command import app
 from drupelet_tools.sim.contacts import MEDIAN_S, P90_S, SHARE, TraceError, draw, read
 from drupelet_tools.sim.fleet import DAY_MS, Workload, run_group
 from drupelet_tools.sim.oracle import Oracle
-from drupelet_tools.sim.readers import Spoken
+from drupelet_tools.sim.readers import FrameIds
 
 
 def call(*arguments: str) -> dict[str, float]:
@@ -54,7 +54,7 @@ def test_the_oracle_reads_the_frames_of_one_group_in_eight(
     read_frames: list[bytes] = []
     leaving = Oracle._leaving
 
-    def noted(oracle: Oracle, node: str, peer: str, frame: bytes) -> Spoken | None:
+    def noted(oracle: Oracle, node: str, peer: str, frame: bytes) -> FrameIds | None:
         read_frames.append(frame)
         return leaving(oracle, node, peer, frame)
 

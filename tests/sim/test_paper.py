@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from drupelet_tools.sim import channels, paper, paper_naive, paper_sds, paper_world
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.hoststore import MemoryStore
-from drupelet_tools.sim.paper import KNOWN, interval, run_one, setting_of
+from drupelet_tools.sim.paper import KNOWN, interval, run_seed, setting_of
 from drupelet_tools.sim.paper_command import _line
 from drupelet_tools.sim.paper_page import page
 from drupelet_tools.sim.paper_record import table
@@ -46,7 +46,7 @@ def test_simulation_1_three_times_the_bytes_and_no_later_than_naive(window_ticks
 @pytest.mark.parametrize("simulation", range(1, 8))
 def test_each_simulation_delivers_everything(simulation: int) -> None:
     for protocol in KNOWN[simulation]:
-        outcome = run_one((setting_of(simulation, protocol, 5, 300), 1))
+        outcome = run_seed((setting_of(simulation, protocol, 5, 300), 1))
         lost = protocol == "sds" and outcome.delivered != 1
         assert lost or len(outcome.latencies) == outcome.deliveries, protocol
         assert outcome.records > outcome.deliveries, protocol

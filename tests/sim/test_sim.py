@@ -138,7 +138,7 @@ def test_a_soak_of_each_kind_gives_all_of_them_the_same_time() -> None:
     seconds = {kind: 1.0 + number for number, kind in enumerate(SOAK_KINDS)}
     for _ in range(2_000):
         kind = turns.take()
-        turns.took(kind, seconds[kind])
+        turns.add_time(kind, seconds[kind])
     spent = [each[0] for each in turns.spent.values()]
     assert len(spent) == len(SOAK_KINDS) and max(spent) - min(spent) <= max(seconds.values())
     first = Turns(EACH)

@@ -133,6 +133,6 @@ def test_damage_to_simulated_logs_costs_blocks_and_no_more(made, tmp_path):
 def test_more_than_the_simulator_is_for_comes_from_the_generator(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_sim, "EVENTS_MAX", 1000)
     wanted = corpus_files.Corpus(4000, 4, 1, False, 1, "auto")
-    assert corpus_files.write_told(tmp_path / "a", wanted)[0] == "generator"
+    assert corpus_files.write_with_source(tmp_path / "a", wanted)[0] == "generator"
     done = CliRunner().invoke(app, ["corpus", "--out", str(tmp_path / "b"), "--source", "x"])
     assert done.exit_code == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import commit, compact, job, lake, migrate, schemas
@@ -23,6 +24,7 @@ from telemetry.lake_content import content
 KILLS = 20
 PLACES = ("file", "offset")
 OLD_LAKE = Path(__file__).parent / "lake-v3.tar.xz"
+LAKE_BEFORE = Path(__file__).parent / "lake-v4.tar.xz"
 
 
 def ingest(paths, root, **options):
@@ -374,6 +376,67 @@ def test_a_lake_of_version_3_is_migrated_in_its_place(old):
     again = run("migrate", root)
     assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
     assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
+
+
+# --- a lake of version 4 ---
+
+
+@pytest.fixture
+def before(tmp_path):
+    """What version 4 made of a lake of version 3 and of segments in all kinds of trouble."""
+    with tarfile.open(LAKE_BEFORE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "lake", json.loads((tmp_path / "tables.json").read_text("utf-8"))
+
+
+def test_a_lake_of_version_4_is_migrated_in_its_place(before, monkeypatch):
+    root, wanted = before
+    told = run("report", "--html", root.parent / "x.html", "--lake", root)
+    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+    assert f"{root}: a lake of schema version 4" in told.stderr
+    assert f"drupelet telemetry migrate {root}" in told.stderr
+    log = sorted((root / "table" / "_delta_log").iterdir())
+    monkeypatch.setattr(migrate, "create_table", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        migrate.migrate(root)
+    assert sorted((root / "table" / "_delta_log").iterdir()) == log, "killed: it is as it was"
+    monkeypatch.undo()
+    told = run("migrate", root, "--json")
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout) == {"segments": 88, "imports": 1, "names": 9}
+    state = lake.open_lake(root)
+    for table, rows in wanted.items():
+        found = state.read_devices() if table == "devices" else state.read(table)
+        have, want = (
+            sorted(flat(table, row) for row in some) for some in (found.to_pylist(), rows)
+        )
+        if table == "events":  # only one ingest had asked for them
+            assert set(want) < set(have)
+        else:
+            assert have == want, table
+    assert state.read("hours").num_rows >= 7, "one at least of each boot of a black box"
+    again = run("migrate", root)
+    assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
+    assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
+    compact.compact(root)
+    assert lake.open_lake(root).read("segments").num_rows == len(wanted["segments"])
+
+
+def test_a_migration_of_version_4_gives_way_to_another_writer(before, monkeypatch):
+    root, _ = before
+    decoded = migrate._decoded
+
+    def meanwhile(*given, **named):
+        (tmp := DeltaTable(root / "table")).create_checkpoint()
+        tmp.alter.set_table_properties({"delta.checkpointInterval": "21"})
+        return decoded(*given, **named)
+
+    monkeypatch.setattr(migrate, "_decoded", meanwhile)
+    told = run("migrate", root)
+    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+    assert "was written to meanwhile; nothing changed: run it again" in told.stderr
+    monkeypatch.undo()
+    assert migrate.migrate(root).segments == 88
 
 
 def flat(table, row):

@@ -44,7 +44,7 @@ def limits(source: str) -> list[tuple[str, str, str]]:
     """Return (section, name, reason) of each public constant in the source of limits.py."""
     lines = source.splitlines()
     headings = {i: m.group(1) for i, line in enumerate(lines) if (m := _HEADING.match(line))}
-    found = []
+    rows = []
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
@@ -52,8 +52,8 @@ def limits(source: str) -> list[tuple[str, str, str]]:
         if name.startswith("_"):
             continue
         section = next((headings[i] for i in range(node.lineno - 1, -1, -1) if i in headings), "")
-        found.append((section, name, _reason(lines, node.lineno - 1)))
-    return found
+        rows.append((section, name, _reason(lines, node.lineno - 1)))
+    return rows
 
 
 def limits_page() -> str:
@@ -90,7 +90,7 @@ def _package_rows() -> list[tuple[str, str]]:
 
 
 def package_json() -> str:
-    """Return the text of package.json: what `mip` makes a node of."""
+    """Return the text of package.json, from which `mip` installs a node."""
     listed = ",\n".join(f"        {json.dumps(row)}" for row in _package_rows())
     deps = ",\n".join(f"        {json.dumps(row)}" for row in DEPENDENCIES)
     return (
@@ -99,8 +99,8 @@ def package_json() -> str:
     )
 
 
-def made() -> dict[Path, str]:
-    """Return path -> text of every file that is made from the code."""
+def generated() -> dict[Path, str]:
+    """Return path -> text of every file that is generated from the code."""
     bench = ROOT / "docs/bench.md"
     return {
         ROOT / "docs/limits.md": limits_page(),
@@ -110,8 +110,8 @@ def made() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write every made file that is not up to date, and name it."""
-    for path, text in made().items():
+    """Write every generated file that is not up to date, and print its path."""
+    for path, text in generated().items():
         if not path.is_file() or path.read_text("utf-8") != text:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, "utf-8")

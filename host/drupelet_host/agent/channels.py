@@ -9,7 +9,9 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from drupelet import host_api
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
@@ -54,13 +56,25 @@ _LOGGED = _ALL.replace(" ORDER", " AND logged IS NOT 0 ORDER")
 
 def settings_of(shared: Shared, participants: int) -> Settings:
     """What the participants of a channel agree on by its period."""
-    made = Settings()
-    made.period_ms = made.t_min_ms = shared.period_ms
-    made.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
-    made.sync_ms = shared.period_ms * _SYNC_PERIODS
-    made.response_groups = response_groups(participants)
-    made.send_bloom = shared.bloom == "small"
-    return made
+    settings = Settings()
+    settings.period_ms = settings.t_min_ms = shared.period_ms
+    settings.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
+    settings.sync_ms = shared.period_ms * _SYNC_PERIODS
+    settings.response_groups = response_groups(participants)
+    settings.send_bloom = shared.bloom == "small"
+    return settings
+
+
+ChannelMessage = TypedDict(
+    "ChannelMessage",
+    {
+        "id": Annotated[str, Meta(description="as its author gave it, most often 64 hex digits")],
+        "from": Annotated[str, Meta(description="who says that it wrote it, most often an id")],
+        "lamport": Annotated[int | None, Meta(description="its Lamport time; it orders the log")],
+        "text": Annotated[str, Meta(description="the content; if not UTF-8, its size and start")],
+    },
+)
+ChannelMessage.__doc__ = "A message in the log of a channel."
 
 
 class AgentChannel:
@@ -137,10 +151,10 @@ class AgentChannel:
 
     def recall(self, history: History, now_ms: int) -> int:
         """Ask a store node for what is missing; how much came. Raises StorageError."""
-        came = catch_up(self.channel, history, now_ms)
-        self.recalled += came
+        received_count = catch_up(self.channel, history, now_ms)
+        self.recalled += received_count
         self.events()
-        return came
+        return received_count
 
     def turn(self, now_ms: int) -> None:
         """Let time pass, whether or not the carrier is there."""
@@ -193,7 +207,7 @@ class AgentChannel:
             self._bridge.delivered(self._side, handle, now_ms)
             self._bridge.carry_on(now_ms)
         self._told({"channel": self.name, "kind": "message", **fields})
-        return str(fields["id"])
+        return fields["id"]
 
     def send_ephemeral(self, content: bytes) -> None:
         """Send a message once, to those who listen now. Raises CapacityError, ConfigError."""
@@ -226,7 +240,7 @@ class AgentChannel:
         if self._bridge is not None:
             self._bridge.carry_on(clock.now_ms())
 
-    def _fields(self, handle: int) -> dict[str, Any]:
+    def _fields(self, handle: int) -> ChannelMessage:
         size = self._keeper.load(handle)
         return message_fields(bytes(self._keeper.work[:size]))
 
@@ -256,7 +270,7 @@ class AgentChannel:
         }
 
 
-def message_fields(frame: bytes) -> dict[str, Any]:
+def message_fields(frame: bytes) -> ChannelMessage:
     """Who wrote a kept message, when by its Lamport value, its id and its text."""
     message = from_sds(frame)
     return {
@@ -358,13 +372,13 @@ class Channels:
         ]  # fmt: skip
         if not missing or self._poll.wait_ms(now_ms):
             return
-        came = 0
+        received_count = 0
         try:
             for history in stores():
-                came += sum(spoken.recall(history, now_ms) for spoken in missing)
+                received_count += sum(spoken.recall(history, now_ms) for spoken in missing)
         except DrupeletError:
             pass  # nobody needs a store: the participants repair among themselves
-        self._poll.looked(came > 0, 0, clock.now_ms())
+        self._poll.looked(received_count > 0, 0, clock.now_ms())
 
     @property
     def history(self) -> StoreNode | None:
@@ -377,7 +391,7 @@ class Channels:
             self._database.close()
 
 
-def history(path: Path, channel: str) -> list[dict[str, Any]]:
+def history(path: Path, channel: str) -> list[ChannelMessage]:
     """What is in the log of a home's channel, in its order. Raises StorageError."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:

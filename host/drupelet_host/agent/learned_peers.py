@@ -51,9 +51,9 @@ class Learner:
             self._take(peer)
         held = {peer.id for peer in self._member.config.peers} | {settings.id}
         for device in known.keys() - held - {peer.id for peer in usable}:
-            said = known[device]
-            why = f"says {', '.join(said.urls) or 'nothing'}: no broker, or its name is taken"
-            self._refuse(device, said.name, why)
+            carriers = known[device]
+            why = f"says {', '.join(carriers.urls) or 'nothing'}: no broker, or its name is taken"
+            self._refuse(device, carriers.name, why)
 
     def _take(self, peer: config.Peer) -> None:
         settings = self._member.config

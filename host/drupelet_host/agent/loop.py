@@ -261,7 +261,7 @@ class Agent:
 
         Later losses are waited out: a name that never was right would be waited for in vain.
         """
-        begun_ms = clock.now_ms()
+        started_ms = clock.now_ms()
         while not self.stopping:
             now_ms = clock.now_ms()
             self.brokers.maintain(now_ms)
@@ -272,7 +272,7 @@ class Agent:
                 return
             for line in down:
                 absent = line.url.scheme == "serial" or line.refused
-                late = elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX
+                late = elapsed_ms(now_ms, started_ms) > CONTACT_MS_MAX
                 # A broker that took the call is there, and slow: the client sets it a bound.
                 if absent or (late and not self.brokers.connecting):
                     raise TransportError(f"{line.reason} (--wait starts without it)")
@@ -441,10 +441,10 @@ class Agent:
             self._letters_wait |= is_epoch or version != self._mailbox_version
             self._mailbox_version = version
         if self._letters_wait and not self._letters_rest(now_ms):
-            begun_ms = clock.now_ms()
+            started_ms = clock.now_ms()
             self._letters_wait = self.member.publish_letters(now_ms) > 0
             self._letters_ms = clock.now_ms()
-            self._letters_took_ms = elapsed_ms(self._letters_ms, begun_ms)
+            self._letters_took_ms = elapsed_ms(self._letters_ms, started_ms)
             self._events()
 
     def _letters_rest(self, now_ms: int) -> int:
@@ -455,14 +455,14 @@ class Agent:
         if self._server is None:
             return
         for client, request in self._server.requests(clock.now_ms()):
-            begun_ms = clock.now_ms()
+            started_ms = clock.now_ms()
             result = self._do(request)
             # What was done is durable before anybody hears of it.
             self.member.commit()
             ended_ms = clock.now_ms()
             log.info(
                 "%s: %s after %d ms", type(request).__name__, result.get("error", "done"),
-                elapsed_ms(ended_ms, begun_ms),
+                elapsed_ms(ended_ms, started_ms),
             )  # fmt: skip
             self._server.answer(client, result, ended_ms)
 
@@ -755,11 +755,11 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
         peers = {peer.id for peer in config.peers if peer.carrier == "stick"}
         report = stick_visit.visit(member, path, peers, take_events)
         take_events()
-        said = status.after_visit(member, config, report.heard)
+        home_status = status.after_visit(member, config, report.heard)
         member.close(clock.now_ms())
     finally:
         member.store.close()
         member.sealing.close()
-    said.store = member.mark
-    trouble = status.leave(config.status_path, said)
+    home_status.store = member.mark
+    trouble = status.leave(config.status_path, home_status)
     return report.fields | {"problems": report.problems + [trouble] * bool(trouble)}

@@ -154,7 +154,7 @@ class RequestServer:
             is_active = True
             self._clients.append(Client(connection, now_ms))
             if len(self._clients) > CLIENTS_MAX:
-                silent = [one for one in self._clients[:-1] if one.is_waited_for]
+                silent = [client for client in self._clients[:-1] if client.is_waited_for]
                 self._drop((silent or self._clients[-1:])[0], "gave way to a newer one")
         return is_active
 

@@ -13,10 +13,10 @@ class Cipher:
 
     def of(self, tag_size: int) -> AESCCM:
         """The library's object for this tag size."""
-        made = self._by_tag.get(tag_size)
-        if made is None:
-            made = self._by_tag[tag_size] = AESCCM(self._key, tag_size)
-        return made
+        cipher = self._by_tag.get(tag_size)
+        if cipher is None:
+            cipher = self._by_tag[tag_size] = AESCCM(self._key, tag_size)
+        return cipher
 
     def __repr__(self) -> str:
         return "Cipher(...)"
@@ -37,8 +37,8 @@ class Aead:
         start = at + aad_size
         aad = bytes(buf[at:start])
         text = bytes(buf[start : start + size])
-        made = cipher.of(tag_size).encrypt(bytes(nonce), text, aad)
-        buf[start : start + size + tag_size] = made
+        sealed = cipher.of(tag_size).encrypt(bytes(nonce), text, aad)
+        buf[start : start + size + tag_size] = sealed
 
     def open(
         self, cipher: Cipher, nonce: bytes | bytearray, buf: bytearray, at: int, aad_size: int,
@@ -49,10 +49,10 @@ class Aead:
         aad = bytes(buf[at:start])
         text = bytes(buf[start : start + size + tag_size])
         try:
-            made = cipher.of(tag_size).decrypt(bytes(nonce), text, aad)
+            opened = cipher.of(tag_size).decrypt(bytes(nonce), text, aad)
         except InvalidTag:
-            made = bytes(size)
-            buf[start : start + size] = made
+            opened = bytes(size)
+            buf[start : start + size] = opened
             return False
-        buf[start : start + size] = made
+        buf[start : start + size] = opened
         return True

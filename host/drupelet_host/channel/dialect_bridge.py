@@ -192,15 +192,15 @@ class Bridge:
         """Make the map from what both sides keep, and carry what only one of them has."""
         kept: list[dict[bytes, int]] = []
         for side in self._sides:
-            found = {}
+            lamports_by_id = {}
             keeper = side.channel.keeper
             handle = keeper.next(keeper.tail(_RESTORED_MAX))
             while handle:
                 message = side.message(handle)
                 if message and message.lamport is not None:
-                    found[message.message_id] = message.lamport
+                    lamports_by_id[message.message_id] = message.lamport
                 handle = keeper.next(handle)
-            kept.append(found)
+            kept.append(lamports_by_id)
         for id in kept[0].keys() & kept[1].keys():
             self._note(id, kept[0][id], kept[1][id])
         for index, side in enumerate(self._sides):

@@ -123,7 +123,7 @@ def catch_up(channel: Channel, node: History, now_ms: int) -> int:
 
     The client's events are to be taken meanwhile: full, the rest stays for another time.
     """
-    came = 0
+    received_count = 0
     before: list[bytes] = []
     for _ in range(_ROUNDS_MAX):
         wanted = wanted_ids(channel)
@@ -131,13 +131,13 @@ def catch_up(channel: Channel, node: History, now_ms: int) -> int:
             break  # what comes is not taken in: asking again would not help
         before = wanted
         # All first: while another host is waited for, the channel goes on.
-        found = [(one, frame) for one in wanted if (frame := node.by_id(channel.id, one))]
-        for id, frame in found:
+        answers = [(id, frame) for id in wanted if (frame := node.by_id(channel.id, id))]
+        for id, frame in answers:
             if not _has(channel, id):
                 channel.receive(bytearray(frame), len(frame), now_ms)
-                came += _has(channel, id)
+                received_count += _has(channel, id)
         channel.log.want_missing(now_ms)
-    return came
+    return received_count
 
 
 def _has(channel: Channel, id: bytes) -> bool:

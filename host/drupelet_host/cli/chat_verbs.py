@@ -19,7 +19,7 @@ from drupelet_host.requests.shapes import TakePartInChat
 from drupelet_host.store import database
 
 if TYPE_CHECKING:
-    from drupelet_host.view.chat_view import ChatView
+    from drupelet_host.view.chat_view import ChatMessage, ChatView
 
 STANDARD_INPUT = "-"
 _STATE_TEXTS = {
@@ -188,7 +188,7 @@ def read(
         sys.stdout.flush()
 
 
-def _text_of(message: dict[str, Any]) -> str:
+def _text_of(message: "ChatMessage") -> str:
     person = message["person"]
     match message["kind"]:
         case "text":

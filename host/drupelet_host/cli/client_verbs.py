@@ -60,7 +60,7 @@ def command(
         raise typer.BadParameter("--key-to takes the board alone")
     settings = config.load(home_of(home))
     if not operation and key_to is None:
-        _show_told(settings, board, as_json)
+        _show_sent(settings, board, as_json)
         return
     if key_to is not None:
         written = str(write_key(settings, board, key_to))
@@ -82,27 +82,28 @@ def command(
     print(f"command {done['counter']} is on its way; `drupelet command {board}` shows the answer")
 
 
-def _show_told(settings: config.Config, board: str, as_json: bool) -> None:
+def _show_sent(settings: config.Config, board: str, as_json: bool) -> None:
     from drupelet_host.clients.home_groups import find_peer
     from drupelet_host.view.log_view import LogView
-    from drupelet_host.view.sent_commands import commands_told
+    from drupelet_host.view.sent_commands import sent_commands
 
     id = find_peer(settings, board).hex() if board else ""
     view = LogView(settings.home)
     try:
-        told = commands_told(view)
+        commands = sent_commands(view)
     except sqlite3.Error as error:
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:
         view.close()
-    told = [one for one in told if not id or one["board"] == settings.names()[id]]
+    if id:
+        commands = [command for command in commands if command["board"] == settings.names()[id]]
     if as_json:
-        output.print_json(told)
+        output.print_json(commands)
         return
     rows: list[tuple[str, ...]] = [
-        (str(one["counter"]), one["board"], one["operation"], str(one["value"] or ""),
-         _answer(one["operation"], one["result"]))
-        for one in told
+        (str(command["counter"]), command["board"], command["operation"],
+         str(command["value"] or ""), _answer(command["operation"], command["result"]))
+        for command in commands
     ]  # fmt: skip
     table(("command", "board", "operation", "value", "answer"), rows)
 

@@ -52,9 +52,9 @@ def status_of(error: BaseException) -> int:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, FileNotFoundError):
         return NOT_THERE
-    for one in (error, cause):
-        if isinstance(one, sqlite3.Error):
-            code = getattr(one, "sqlite_errorcode", None) or 0
+    for failure in (error, cause):
+        if isinstance(failure, sqlite3.Error):
+            code = getattr(failure, "sqlite_errorcode", None) or 0
             return DAMAGED if code & 0xFF in _DAMAGED_SQLITE else REFUSED
     classes = [ancestor.__name__ for ancestor in type(error).__mro__]
     if isinstance(cause, OSError) and "PrivateError" not in classes:

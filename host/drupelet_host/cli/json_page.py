@@ -4,12 +4,27 @@
 """
 
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
+from drupelet_host.agent.channels import ChannelMessage
 from drupelet_host.agent.stick_visit import Report
+from drupelet_host.cli.accepted import Accepted
+from drupelet_host.keys.overview import PeerKeys
+from drupelet_host.view.chat_view import ChatLine, ChatMember, ChatMessage
 from drupelet_host.view.doctor import Check
+from drupelet_host.view.log_view import LogLine
+from drupelet_host.view.sent_commands import SentCommand
 from drupelet_host.view.status_shapes import Status
 
 _HEAD = """# What `--json` prints
@@ -22,8 +37,8 @@ compares it with them.
 the first contact. A later release may add fields. `--help` of a command says whether it has
 `--json`; [cli.md](cli.md) has all of them.
 """
-# Commands, what they print, and the shape of it.
-_COMMANDS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
+# Commands, what they print, and the shape of it: a Struct or a TypedDict.
+_COMMANDS: tuple[tuple[str, str, type], ...] = (
     ("drupelet status --json", "One object.", Status),
     ("drupelet stick DIR --json", "One object.", Report),
     (
@@ -31,6 +46,14 @@ _COMMANDS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
         "`state`, which is the worst, and `checks`, a list of these.",
         Check,
     ),
+    ("drupelet put TEXT --json", "One object.", Accepted),
+    ("drupelet log --json", "An object a line.", LogLine),
+    ("drupelet peers --json", "A list.", PeerKeys),
+    ("drupelet command BOARD --json", "A list, of the commands that were sent.", SentCommand),
+    ("drupelet channel log NAME --json", "An object a line.", ChannelMessage),
+    ("drupelet chat list --json", "A list.", ChatLine),
+    ("drupelet chat members NAME --json", "A list.", ChatMember),
+    ("drupelet chat read NAME --json", "An object a line.", ChatMessage),
 )
 _TYPES = {str: "text", int: "number", float: "number", bool: "true or false", NoneType: "null"}
 
@@ -44,41 +67,50 @@ def render() -> str:
     return "".join(parts)
 
 
-def _shapes(shape: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
+def _shapes(shape: type) -> list[type]:
     """A shape and those inside of it, each once."""
     shapes = [shape]
     for each in shapes:
         for hint in get_type_hints(each).values():
-            shapes += [inner for inner in _structs(hint) if inner not in shapes]
+            shapes += [inner for inner in _inner_shapes(hint) if inner not in shapes]
     return shapes
 
 
-def _structs(hint: Any) -> list[type[msgspec.Struct]]:  # noqa: ANN401 - a type of any kind
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+def _inner_shapes(hint: Any) -> list[type]:  # noqa: ANN401 - a type of any kind
+    if isinstance(hint, type) and (is_typeddict(hint) or issubclass(hint, msgspec.Struct)):
         return [hint]
-    return [inner for part in get_args(hint) for inner in _structs(part)]
+    return [inner for part in get_args(hint) for inner in _inner_shapes(part)]
 
 
-def _section(shape: type[msgspec.Struct]) -> str:
-    hints = get_type_hints(shape, include_extras=True)
+def _section(shape: type) -> str:
     rows = "".join(
-        f"| `{field.encode_name}` | {_type_text(hint)} | {_meaning(hint)} |\n"
-        for field in msgspec.structs.fields(shape)
-        for hint in [hints[field.name]]
+        f"| `{name}` | {_type_text(hint)} | {_meaning(hint)} |\n" for name, hint in _fields(shape)
     )
     about = (shape.__doc__ or "").partition("\n")[0]
     heads = "| field | type | meaning |\n|---|---|---|\n"
     return f"\n### {shape.__name__}\n\n{about}\n\n{heads}{rows}"
 
 
+def _fields(shape: type) -> list[tuple[str, Any]]:
+    """Each field's name in JSON, and its type."""
+    hints = get_type_hints(shape, include_extras=True)
+    if is_typeddict(shape):
+        return list(hints.items())
+    return [(field.encode_name, hints[field.name]) for field in msgspec.structs.fields(shape)]
+
+
 def _meaning(hint: Any) -> str:  # noqa: ANN401 - a type of any kind
     """The description that a field's own type carries."""
+    if get_origin(hint) is NotRequired:
+        hint = get_args(hint)[0]
     notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((note.description for note in notes if getattr(note, "description", None)), "")
 
 
 def _type_text(hint: Any) -> str:  # noqa: ANN401 - a type of any kind
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is NotRequired:
+        return f"{_type_text(arguments[0])}; may be missing"
     if origin is Annotated:
         return _type_text(arguments[0])
     if origin in (Union, UnionType):

@@ -3,7 +3,7 @@ restore, doctor."""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from drupelet_host.cli.common import (
 from drupelet_host.home import config
 from drupelet_host.home.config import Config
 from drupelet_host.requests.shapes import ChangeKeys
+
+if TYPE_CHECKING:
+    from drupelet_host.keys.overview import ChainEpochs
 
 # What the two sides of a chain class are called in a table.
 _CLASS_HEADS = ("live out/in", "stick out/in")
@@ -158,7 +161,7 @@ def peers(home: Home = None, as_json: AsJson = False) -> None:
     table(("peer", "id", "carrier", "keys", "key id", "gen", *_CLASS_HEADS, "note"), cells)
 
 
-def _epochs(chain: dict[str, Any] | None) -> str:
+def _epochs(chain: "ChainEpochs | None") -> str:
     return "-" if chain is None else f"{chain['out_epoch']}/{chain['in_epoch']}"
 
 

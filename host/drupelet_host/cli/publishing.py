@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet_host.base import output
@@ -24,6 +25,9 @@ from drupelet_host.home.lifetime import Lifetime, lifetime, lifetime_s
 from drupelet_host.member import family, identity
 from drupelet_host.requests.connection import poke
 from drupelet_host.store import database, outbox
+
+if TYPE_CHECKING:
+    from drupelet_host.cli.accepted import Accepted
 
 # How often it is looked whether the agent has made room.
 LOOK_EVERY_S = 0.1
@@ -197,8 +201,12 @@ def _say(done: int, size: int | None, home: Path, as_json: bool) -> None:
     if running:
         poke(home)
     if as_json:
-        counts = {"messages": done} if size is None else {"entry": done, "size": size}
-        output.print_json({**counts, "running": running})
+        accepted: Accepted = (
+            {"messages": done, "running": running}
+            if size is None
+            else {"entry": done, "size": size, "running": running}
+        )
+        output.print_json(accepted)
         return
     who = "the agent" if running else "the next agent or stick visit"
     if size is None:

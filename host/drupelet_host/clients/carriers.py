@@ -65,29 +65,29 @@ class CarrierGroup:
     def known(self) -> dict[bytes, Carriers]:
         """Device id -> how it is reached."""
         self.notices.turn()
-        found = {}
+        carriers_by_id = {}
         for device, content in self.notices.latest.items():
             try:
-                found[device] = decode_carriers(content)
+                carriers_by_id[device] = decode_carriers(content)
             except PeerError:
                 self.notices.ignored += 1
-        return found
+        return carriers_by_id
 
 
 def new_peers(settings: Config, known: dict[bytes, Carriers]) -> list[Peer]:
     """Members that this host could add as peers: not known yet, and reached over a network."""
     held = {peer.id for peer in settings.peers} | {settings.id}
     names = {peer.name for peer in settings.peers} | {settings.name}
-    found = []
+    peers = []
     for device, carriers in sorted(known.items()):
         url = next((url for url in carriers.urls if _usable(url)), "")
         if device in held or carriers.name in names or not url:
             continue
         names.add(carriers.name)
-        found.append(
+        peers.append(
             Peer(carriers.name, device, url, config.MODES[0], settings.epoch_ms, "host", "")
         )
-    return found
+    return peers
 
 
 def _usable(url: str) -> bool:

@@ -76,29 +76,30 @@ class CommandHost:
 
     def told(self) -> list[Told]:
         """All commands in the log, with their answers."""
-        said: list[Command] = []
+        commands: list[Command] = []
         handle = self._node.store.next(0)
         while handle > 0:
-            found = self._client.read(self._node, self._group, handle)
-            if found is not None:
-                said.append(found)
+            command = self._client.read(self._node, self._group, handle)
+            if command is not None:
+                commands.append(command)
             handle = self._node.store.next(handle)
-        return answered(said)
+        return answered(commands)
 
 
-def answered(said: list[Command]) -> list[Told]:
+def answered(commands: list[Command]) -> list[Told]:
     """The commands among these payloads in their order, each with its answer."""
     answers = {
-        (one.board, one.counter): -1 if one.value == FAILED else one.value
-        for one in said
-        if one.kind == ANSWER
+        (command.board, command.counter): -1 if command.value == FAILED else command.value
+        for command in commands
+        if command.kind == ANSWER
     }
     names = {number: name for name, number in OPERATION_NAMES.items()}
     return [
         Told(
-            int.from_bytes(one.counter), one.board, names.get(one.operation, "?"), one.value,
-            answers.get((one.board, one.counter)),
+            int.from_bytes(command.counter), command.board,
+            names.get(command.operation, "?"), command.value,
+            answers.get((command.board, command.counter)),
         )
-        for one in said
-        if one.kind == COMMAND
+        for command in commands
+        if command.kind == COMMAND
     ]  # fmt: skip

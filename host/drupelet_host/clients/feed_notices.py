@@ -115,10 +115,10 @@ class Feeds:
         written it, so nothing of ours is sealed to it.
         """
         self.notices.turn()
-        found = {}
+        feeds = {}
         for device, content in self.notices.latest.items():
             try:
-                found[device] = decode_feed(content)
+                feeds[device] = decode_feed(content)
             except PeerError:
                 self.notices.ignored += 1
-        return found
+        return feeds

@@ -83,7 +83,7 @@ class InfluxTarget:
         """Nothing is open."""
 
     def _send(self, readings: list[Reading]) -> None:
-        code, text = self._post(b"".join(line(one, self._measurement) for one in readings))
+        code, text = self._post(b"".join(line(reading, self._measurement) for reading in readings))
         if 200 <= code < 300:
             return
         if code in (400, 422) and any(reason in text for reason in _OF_THE_POINT):

@@ -118,15 +118,15 @@ class Places:
         if self._place.startswith(FOLDER_PLACE):
             return FolderStore(Path(self._place.removeprefix(FOLDER_PLACE)))
         if self._service is None:
-            told = [
+            announced = [
                 feed.access
                 for device, feed in sorted(known.items())
                 if self._place in feed.places and device != self._member.config.id
             ]
-            found = [access for access in dict.fromkeys([*told, self._kept()]) if access]
-            if not found:
+            accesses = [access for access in dict.fromkeys([*announced, self._kept()]) if access]
+            if not accesses:
                 return None
-            self.access = found[self._tries % len(found)]
+            self.access = accesses[self._tries % len(accesses)]
         return self.open(self._place, self.access)
 
     def failed(self) -> None:

@@ -255,15 +255,15 @@ def create(config: Config) -> Path:
     if path.exists() or config.home.is_file():
         what = path if config.home.is_dir() else config.home
         raise ConfigError(f"{what}: is there already; choose another --home")
-    is_begun = False
+    is_created = False
     try:
         config.home.parent.mkdir(parents=True, exist_ok=True)
         private_files.make_folder(config.home)
         with path.open("x", encoding="utf-8") as file:
-            is_begun = True
+            is_created = True
             file.write(text)
     except OSError as error:
-        if is_begun:  # a piece of it would be in the way of the next try
+        if is_created:  # a piece of it would be in the way of the next try
             path.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot be made ({error.strerror})") from error
     return path

@@ -72,49 +72,49 @@ class Tell:
 def load(folder: Path, peer_id: bytes) -> Tell:
     """What the peer is still to be told; raises PrivateError or StorageError."""
     path = folder / f"{peer_id.hex()}.tell"
-    made = Tell(path)
+    tell = Tell(path)
     if not path.is_symlink() and not path.exists():
-        return made
+        return tell
     content = private_files.read(path, _SIZE_MAX)
     if not any(content):
-        return made  # a cut while it was taken away
+        return tell  # a cut while it was taken away
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        said = json.loads(content)
-        made.revoked = _revoked(said["revoked"])
-        made.told = _told(said.get("told", made.told))
-        if "root" in said:
-            made.generation = int(said["generation"])
-            made.root = Secret(bytes.fromhex(said["root"]))
-            if len(made.root) != _ROOT_SIZE:
+        fields = json.loads(content)
+        tell.revoked = _revoked(fields["revoked"])
+        tell.told = _told(fields.get("told", tell.told))
+        if "root" in fields:
+            tell.generation = int(fields["generation"])
+            tell.root = Secret(bytes.fromhex(fields["root"]))
+            if len(tell.root) != _ROOT_SIZE:
                 raise ValueError("no root")
-        return made
+        return tell
     raise DamagedError(f"{path}: is damaged; remove it and run the command again")
 
 
-def _revoked(said: object) -> dict[bytes, int]:
+def _revoked(value: object) -> dict[bytes, int]:
     """Device id and kid -> tellings left; raises ValueError or TypeError for other forms."""
-    if isinstance(said, list):  # as the first versions wrote it: ids without a count
-        said = dict.fromkeys(said, SEAL_REVOKE_SENDS)
-    if not isinstance(said, dict) or len(said) > SEAL_REVOKED_MAX:
+    if isinstance(value, list):  # as the first versions wrote it: ids without a count
+        value = dict.fromkeys(value, SEAL_REVOKE_SENDS)
+    if not isinstance(value, dict) or len(value) > SEAL_REVOKED_MAX:
         raise ValueError("no revocations")
-    found = {}
-    for id, left in said.items():
+    revoked = {}
+    for id, left in value.items():
         device_id = bytes.fromhex(id)
         if len(device_id) == ID_SIZE:  # before key ids were told
             device_id += bytes(_KID_SIZE)
         if len(device_id) != ID_SIZE + _KID_SIZE or left not in range(1, SEAL_REVOKE_SENDS + 1):
             raise ValueError("no device id, or no number of tellings")
-        found[device_id] = int(left)
-    return found
+        revoked[device_id] = int(left)
+    return revoked
 
 
-def _told(said: object) -> list[int]:
+def _told(value: object) -> list[int]:
     """An epoch for each class; raises ValueError for what is none."""
-    if not isinstance(said, list) or len(said) != len(CLASS_NAMES):
+    if not isinstance(value, list) or len(value) != len(CLASS_NAMES):
         raise ValueError("no epochs")
-    if any(type(epoch) is not int or not 0 <= epoch <= _EPOCH_MAX for epoch in said):
+    if any(type(epoch) is not int or not 0 <= epoch <= _EPOCH_MAX for epoch in value):
         raise ValueError("no epochs")
-    return said
+    return value
 
 
 def begin_rotation(folder: Path, keys: HostKeys) -> int:

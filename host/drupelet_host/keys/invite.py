@@ -335,8 +335,8 @@ def _install(settings: Config, pairing: Pairing) -> None:
     chains = _records(pairing, of_joiner=pairing.joiner)
     ours = HomeKeys(settings.keys_path, settings.id, pairing.peer_id)
     kid = pairing.invitation.kid
-    begun = {state.carrier_class for state in ours.states() if state.kid & ~3 == kid}
-    steps = [rows for number, rows in enumerate(ROWS_OF) if number not in begun]
+    written_classes = {state.carrier_class for state in ours.states() if state.kid & ~3 == kid}
+    steps = [rows for number, rows in enumerate(ROWS_OF) if number not in written_classes]
     try:
         try:
             write_side(ours, chains, steps)

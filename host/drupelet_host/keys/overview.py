@@ -1,6 +1,8 @@
 """What may be told of a home's keys: who has some, of which generation, how far the chains are."""
 
-from typing import Any
+from typing import Annotated, TypedDict
+
+from msgspec import Meta
 
 from drupelet.base.limits import SEAL_JUMP
 from drupelet_host.home.config import Config, Peer
@@ -20,7 +22,36 @@ UNANSWERED_MANY = 8
 HALF_REVOKED = "was revoked, but not to the end: repeat `drupelet revoke`"
 
 
-def peer_rows(settings: Config) -> list[dict[str, Any]]:
+class ChainEpochs(TypedDict):
+    """How far the epochs of one carrier class went."""
+
+    out_epoch: Annotated[int, Meta(description="ours")]
+    in_epoch: Annotated[int, Meta(description="the peer's, as we know it")]
+    answered: Annotated[int, Meta(description="the last of ours that the peer answered")]
+    unanswered: Annotated[int, Meta(description="epochs that we began since then")]
+    tag_size: Annotated[int, Meta(description="bytes of a frame's tag")]
+
+
+class PeerKeys(TypedDict):
+    """A peer and its keys; no key is shown."""
+
+    name: Annotated[str, Meta(description="as drupelet.toml has it")]
+    id: Annotated[str, Meta(description="8 hex digits")]
+    carrier: Annotated[str, Meta(description="serial, mqtt, stick or -")]
+    keys: Annotated[
+        str, Meta(description="sealed, plain cable, none, damaged, revoked, or as `pairing`")
+    ]
+    pairing: Annotated[str, Meta(description="how far a pairing came; empty: none waits")]
+    kid: Annotated[str, Meta(description="number of the pair's keys, hex digits; empty: none")]
+    generation: Annotated[int, Meta(description="of the root that we seal under")]
+    classes: Annotated[
+        dict[str, ChainEpochs],
+        Meta(description="by carrier class: `live` is of cables and brokers, `bundle` of sticks"),
+    ]
+    note: Annotated[str, Meta(description="what is to be known besides; empty: nothing")]
+
+
+def peer_rows(settings: Config) -> list[PeerKeys]:
     """One row per peer of the configuration, and per peer that only has keys."""
     keyed = known_peers(settings.keys_path)
     known = {peer.id for peer in settings.peers}
@@ -38,7 +69,7 @@ def peer_rows(settings: Config) -> list[dict[str, Any]]:
     ]
 
 
-def waiting_rows(settings: Config) -> list[dict[str, Any]]:
+def waiting_rows(settings: Config) -> list[PeerKeys]:
     """As `peer_rows`, of who was invited, or invited us, and is no peer yet."""
     known = {peer.name for peer in settings.peers}
     return [
@@ -52,14 +83,14 @@ def waiting_rows(settings: Config) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def pairing_remedy(row: dict[str, Any]) -> str:
+def pairing_remedy(row: PeerKeys) -> str:
     """What brings a pairing that waits to its end."""
     if row["pairing"] == INVITED:
         return "`drupelet join` the invitation there, then its reply here"
     return f"`drupelet confirm {row['name']}` with the four words of its end"
 
 
-def _row(settings: Config, peer: Peer, keyed: bool) -> dict[str, Any]:
+def _row(settings: Config, peer: Peer, keyed: bool) -> PeerKeys:
     states = look(settings.keys_path, peer.id)
     now = [state for state in states if not state.waiting]
     return {
@@ -93,7 +124,7 @@ def _kind(peer: Peer, states: list[ChainState], keyed: bool) -> str:
     return "damaged" if needs and not is_whole(states, class_of(peer.carrier)) else "sealed"
 
 
-def _chain(states: list[ChainState]) -> dict[str, Any] | None:
+def _chain(states: list[ChainState]) -> ChainEpochs | None:
     sends = [state for state in states if not state.receives]
     receives = [state for state in states if state.receives]
     if not sends or not receives:

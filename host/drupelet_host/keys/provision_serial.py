@@ -85,14 +85,14 @@ class SerialKeys:
             raise
 
     def _greet(self) -> None:
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         self._write(b"\n")  # ends what another command left unfinished
-        while time.monotonic() - begun_s < self._boot_s:
+        while time.monotonic() - started_s < self._boot_s:
             self._send("hello")
             answer = self._answer(("hello", "blank"), _HELLO_EVERY_S)
             if answer is not None and answer["step"] == "blank":
                 self._send_configuration()
-                begun_s = time.monotonic()
+                started_s = time.monotonic()
             elif answer is not None:
                 if answer.get("id") != self.own_id.hex():
                     board_id = _shown(answer.get("id"))

@@ -29,9 +29,9 @@ def revoke(settings: Config, sealing: Sealing, name: str) -> dict[str, Any]:
     if code != OK:
         raise StorageError(f"{name}: its keys could not be wiped; look at the disk, then repeat")
     names = settings.names()
-    found = {names.get(id.hex(), id.hex()): why for id, why in
+    reasons = {names.get(id.hex(), id.hex()): why for id, why in
              sealing.tell_revoked(peer_id).items()}  # fmt: skip
     return {
-        "peer": name, "id": peer_id.hex(), "told": [of for of, why in found.items() if not why],
-        "untold": {of: why for of, why in found.items() if why},
+        "peer": name, "id": peer_id.hex(), "told": [of for of, why in reasons.items() if not why],
+        "untold": {of: why for of, why in reasons.items() if why},
     }  # fmt: skip

@@ -168,16 +168,16 @@ class Sealing:
 
         One that cannot be told keeps none of the others from hearing of it.
         """
-        found = {}
+        reasons = {}
         for peer_id in known_peers(self._settings.keys_path):
             if peer_id == device_id:
                 continue
             try:
                 if self._tell_revoked(peer_id, device_id):
-                    found[peer_id] = ""
+                    reasons[peer_id] = ""
             except DrupeletError as error:
-                found[peer_id] = str(error)
-        return found
+                reasons[peer_id] = str(error)
+        return reasons
 
     def _tell_revoked(self, peer_id: bytes, device_id: bytes) -> bool:
         """False for a peer that need not be told, or that would not take it from us."""

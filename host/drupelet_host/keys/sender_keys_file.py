@@ -50,7 +50,11 @@ class SenderFile:
         """The ids of the others whose chains are here, or that may have ours."""
         rows = range(RECORD_SIZE, len(self._records), RECORD_SIZE)
         records = [self._records[at : at + RECORD_SIZE] for at in rows]
-        ids = [bytes(one[_OWNER_AT : _OWNER_AT + _ID_SIZE]) for one in records if is_sound(one)]
+        ids = [
+            bytes(record[_OWNER_AT : _OWNER_AT + _ID_SIZE])
+            for record in records
+            if is_sound(record)
+        ]
         return ids + [id for id in self.heard if id not in ids]
 
     def load(self, row: int, out: bytearray) -> int:

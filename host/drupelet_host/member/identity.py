@@ -30,21 +30,21 @@ def problem(connection: sqlite3.Connection, settings: Config) -> str:
     rows = connection.execute(
         "SELECT key, value FROM meta WHERE key IN (?, ?, ?)", (_ID, _GROUP, _GROUP_ID)
     )
-    begun = {key: bytes(value) for key, value in rows}
-    if begun.keys() < {_ID, _GROUP, _GROUP_ID}:
+    stored = {key: bytes(value) for key, value in rows}
+    if stored.keys() < {_ID, _GROUP, _GROUP_ID}:
         return ""
     path = settings.home / CONFIG_NAME
     other = "or make another home with `drupelet init --home ...`"
     is_used = _has_rows(connection, "SELECT 1 FROM log") or known_peers(settings.keys_path)
-    if begun[_ID] != settings.id and is_used:
+    if stored[_ID] != settings.id and is_used:
         return (
             f"{path}: id is {settings.id.hex()}, but store and keys of this home are those of"
-            f' {begun[_ID].hex()}; put id = "{begun[_ID].hex()}" back, {other}'
+            f' {stored[_ID].hex()}; put id = "{stored[_ID].hex()}" back, {other}'
         )
     readings = "SELECT 1 FROM log JOIN members ON member_group = number AND key = ?"
-    is_other = begun[_GROUP_ID] != family.group_id(settings)
-    if is_other and _has_rows(connection, readings, begun[_GROUP_ID]):
-        group = begun[_GROUP].decode()
+    is_other = stored[_GROUP_ID] != family.group_id(settings)
+    if is_other and _has_rows(connection, readings, stored[_GROUP_ID]):
+        group = stored[_GROUP].decode()
         if group == settings.group:
             what = "client was changed since the store of this home was begun"
         else:

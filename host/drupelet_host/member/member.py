@@ -407,7 +407,7 @@ class Member:
 
         What is kept is for `drupelet doctor`; it is durable with the next `save`.
         """
-        found: dict[bytes, int] = {}
+        counts: dict[bytes, int] = {}
         for (peer_id, carrier_class), seal in self.sealing.seals().items():
             key = (peer_id, carrier_class)
             new = seal.clones - self._clones.get(key, 0)
@@ -416,8 +416,8 @@ class Member:
                 meta = CLONES + peer_id.hex()
                 count = database.meta_int(self.store.connection, meta, 0) + new
                 restored.put(self.store, meta, count)
-                found[peer_id] = count
-        return found
+                counts[peer_id] = count
+        return counts
 
     def damaged(self) -> list[int]:
         """Messages (handles) whose rows were found damaged since the last call.

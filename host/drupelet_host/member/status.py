@@ -148,7 +148,9 @@ def after_visit(member: "Member", config: "Config", heard: list[str]) -> MemberR
         if peer.name in heard:
             row.heard_ms = clock.wall_ms()
         peers.append(row)
-    said = of_member(member, peers)
-    said.topics, said.channels, said.not_learned = last.topics, last.channels, last.not_learned
-    said.feed = last.feed
-    return said
+    home_status = of_member(member, peers)
+    home_status.topics = last.topics
+    home_status.channels = last.channels
+    home_status.not_learned = last.not_learned
+    home_status.feed = last.feed
+    return home_status

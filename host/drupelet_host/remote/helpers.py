@@ -35,17 +35,21 @@ _LAMPORT_SIZE = 8
 _NUMBER_MAX = (1 << 62) - 1
 
 
-def _all(said: Fields, wanted: int) -> list[bytes]:
-    return [value for number, value in said if number == wanted and isinstance(value, bytes)]
+def _all(call_fields: Fields, wanted: int) -> list[bytes]:
+    return [
+        value for number, value in call_fields if number == wanted and isinstance(value, bytes)
+    ]
 
 
-def _one(said: Fields, wanted: int) -> bytes:
-    return b"".join(_all(said, wanted)[-1:])
+def _one(call_fields: Fields, wanted: int) -> bytes:
+    return b"".join(_all(call_fields, wanted)[-1:])
 
 
-def _number(said: Fields, wanted: int, instead: int = 0) -> int:
-    found = [value for number, value in said if number == wanted and isinstance(value, int)]
-    return min(found[-1] if found else instead, _NUMBER_MAX)
+def _number(call_fields: Fields, wanted: int, instead: int = 0) -> int:
+    numbers = [
+        value for number, value in call_fields if number == wanted and isinstance(value, int)
+    ]
+    return min(numbers[-1] if numbers else instead, _NUMBER_MAX)
 
 
 def _put_number(out: bytearray, number: int, value: int) -> None:
@@ -71,28 +75,33 @@ class Helpers:
         self._history = history
         self._ahead_s = clock.wall_ms() // 1000 - int(time.monotonic())
 
-    def do(self, verb: int, said: Fields) -> bytes | None:
+    def do(self, verb: int, call_fields: Fields) -> bytes | None:
         """See `drupelet_host.remote.store_service.Helper`."""
         try:
-            return self._do(verb, said)
+            return self._do(verb, call_fields)
         except sqlite3.Error as error:
             raise StorageError(f"what is kept for others cannot be read ({error})") from error
 
-    def _do(self, verb: int, said: Fields) -> bytes | None:
+    def _do(self, verb: int, call_fields: Fields) -> bytes | None:
         if verb == KEEP:
             now_s = clock.wall_ms() // 1000
             self._follow_clock(now_s)
             # What came by a clock that nobody had set is bounded by its number alone.
             self._mail.expire(now_s - MAIL_KEPT_S, clock.SET_MS // 1000)
-            return b"" if self._mail.keep(_one(said, 1), now_s) else None
+            return b"" if self._mail.keep(_one(call_fields, 1), now_s) else None
         if verb == ASK:
             found = self._mail.ask(
-                _all(said, 1), _number(said, 2), _number(said, 3, _NUMBER_MAX), _number(said, 4)
+                _all(call_fields, 1),
+                _number(call_fields, 2),
+                _number(call_fields, 3, _NUMBER_MAX),
+                _number(call_fields, 4),
             )
             return _list(_kept(kept) for kept in found)
         if verb not in (MESSAGE, HINTED, SINCE):
             raise PeerError("no such verb")
-        return self._recall(self._history, verb, said) if self._history is not None else None
+        return (
+            self._recall(self._history, verb, call_fields) if self._history is not None else None
+        )
 
     def _follow_clock(self, now_s: int) -> None:
         """A clock that was behind and is set now, as of a board without a battery: what came
@@ -104,12 +113,12 @@ class Helpers:
             self._mail.shift(now_s - stepped_s, stepped_s)
 
     @staticmethod
-    def _recall(history: StoreNode, verb: int, said: Fields) -> bytes | None:
-        channel, what = _one(said, 1), _one(said, 2)
+    def _recall(history: StoreNode, verb: int, call_fields: Fields) -> bytes | None:
+        channel, what = _one(call_fields, 1), _one(call_fields, 2)
         if verb == SINCE:
             if len(what) != _LAMPORT_SIZE:
                 raise PeerError("not a Lamport timestamp")
-            return _list(history.since(channel, int.from_bytes(what), _one(said, 3)))
+            return _list(history.since(channel, int.from_bytes(what), _one(call_fields, 3)))
         if verb == MESSAGE:
             frame = history.by_id(channel, what)
         else:
@@ -151,7 +160,10 @@ class RemoteMail:
             answered = [list(fields(part)) for part in parts]
         except PeerError as error:
             raise StorageError("the mailbox answers something else") from error
-        return [Kept(_number(said, 1), _number(said, 2), _one(said, 3)) for said in answered]
+        return [
+            Kept(_number(call_fields, 1), _number(call_fields, 2), _one(call_fields, 3))
+            for call_fields in answered
+        ]
 
 
 class RemoteHistory:

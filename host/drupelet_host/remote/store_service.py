@@ -102,7 +102,7 @@ Fields = list[tuple[int, bytes | int]]
 class Helper(Protocol):
     """What a service does beside its store."""
 
-    def do(self, verb: int, said: Fields) -> bytes | None:
+    def do(self, verb: int, call_fields: Fields) -> bytes | None:
         """The content of the answer, None: there is none. PeerError for a verb of nobody's."""
 
 
@@ -147,26 +147,26 @@ class StoreService:
 
     def _do(self, verb: int, content: bytes) -> tuple[int, bytes]:
         every = list(fields(content))
-        said = {number: value for number, value in every if isinstance(value, bytes)}
-        one, two = said.get(1, b""), said.get(2, b"")
+        values = {number: value for number, value in every if isinstance(value, bytes)}
+        first, second = values.get(1, b""), values.get(2, b"")
         out = bytearray()
         if verb == ADD:
-            put_field(out, 1, self._store.add(one))
+            put_field(out, 1, self._store.add(first))
             return _DONE, bytes(out)
         if verb == UPDATE:
-            return (_DONE if self._store.update(one, two) else _ABSENT), b""
+            return (_DONE if self._store.update(first, second) else _ABSENT), b""
         if verb == DROP:
-            self._store.drop(one)
+            self._store.drop(first)
             return _DONE, b""
         if verb not in (GET, FETCH):
             if self._helper is None:
                 raise PeerError("no such verb")
             answer = self._helper.do(verb, every)
             return (_DONE, answer) if answer is not None else (_ABSENT, b"")
-        found = self._store.get(one) if verb == GET else self._store.fetch(one)
-        if found is None:
+        stored = self._store.get(first) if verb == GET else self._store.fetch(first)
+        if stored is None:
             return _ABSENT, b""
-        put_field(out, 1, found)
+        put_field(out, 1, stored)
         return _DONE, bytes(out)
 
 
@@ -215,10 +215,10 @@ class StoreClient:
         content = bytearray()
         for number, value in enumerate(values, 1):
             put_field(content, number, value)
-        said = self.call(verb, bytes(content))
-        if said is None:
+        answer_fields = self.call(verb, bytes(content))
+        if answer_fields is None:
             return None
-        first = dict(said).get(1, b"")
+        first = dict(answer_fields).get(1, b"")
         return first if isinstance(first, bytes) else b""
 
     def call(self, verb: int, content: bytes) -> Fields | None:

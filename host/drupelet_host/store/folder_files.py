@@ -33,10 +33,10 @@ class HostFiles(Files):
         fd = self._open.index(-1)
         path = self._folder / name
         try:
-            made = create and not path.exists()
+            is_new = create and not path.exists()
             flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             self._open[fd] = os.open(path, flags, 0o600)
-            if made:
+            if is_new:
                 sync_folder(self._folder)
         except OSError as error:
             if self._open[fd] >= 0:

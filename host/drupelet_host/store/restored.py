@@ -41,13 +41,13 @@ def mark(store: SqliteStore) -> dict[str, int]:
 
 def _last_mark(path: Path) -> dict[str, int]:
     try:
-        said: Any = json.loads(path.read_text(encoding="utf-8"))
+        status: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    found = said.get("store") if isinstance(said, dict) else None
-    if not isinstance(found, dict) or not all(isinstance(n, int) for n in found.values()):
+    mark = status.get("store") if isinstance(status, dict) else None
+    if not isinstance(mark, dict) or not all(isinstance(n, int) for n in mark.values()):
         return {}
-    return found if found.keys() >= {"gen", "boot", "handle"} else {}
+    return mark if mark.keys() >= {"gen", "boot", "handle"} else {}
 
 
 def _place(store: SqliteStore) -> int:

@@ -2,7 +2,9 @@
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
@@ -41,6 +43,35 @@ _STATES = {INVITED: "invited", MEMBER: "member"}
 _Row = tuple[int, bytes, int, bytes, bytes]
 
 
+class ChatLine(TypedDict):
+    """A chat of ours, or one that we are invited to."""
+
+    chat: Annotated[str, Meta(description="its name here")]
+    state: Annotated[str, Meta(description="what we are: member, joining, invited or left")]
+    members: Annotated[int | None, Meta(description="how many are in it; null: we are not")]
+    inviter: Annotated[str, Meta(description="who invited us; empty: nobody, or not known")]
+
+
+class ChatMember(TypedDict):
+    """Somebody who is or was in a chat, or is invited."""
+
+    name: Annotated[str, Meta(description="as drupelet.toml has it, else hex digits")]
+    person: Annotated[str, Meta(description="the id in the chat, as hex digits")]
+    state: Annotated[str, Meta(description="member, joining, invited, declined or left")]
+
+
+class ChatMessage(TypedDict):
+    """What was said or done in a chat."""
+
+    id: Annotated[str, Meta(description="64 hex digits")]
+    timestamp_ms: Annotated[int, Meta(description="when it was written, in ms since 1970")]
+    time: Annotated[str, Meta(description="the same, in UTC, as text")]
+    kind: Annotated[str, Meta(description="text, invite, join or leave")]
+    person: Annotated[str, Meta(description="who says that it wrote it")]
+    text: NotRequired[Annotated[str, Meta(description="of a text: what was said")]]
+    whom: NotRequired[Annotated[str, Meta(description="of an invite: who is invited")]]
+
+
 class ChatView:
     """The chats of a home, on a connection to its store that may be read-only."""
 
@@ -51,10 +82,10 @@ class ChatView:
 
     def _rows(self, group_id: bytes) -> Iterator[_Row]:
         """The rows of a group that are whole; no query stays open while they are looked at."""
-        found = self._connection.execute(_NUMBER, (_MEMBER_GROUP, group_id)).fetchone()
-        if found is None:
+        number_row = self._connection.execute(_NUMBER, (_MEMBER_GROUP, group_id)).fetchone()
+        if number_row is None:
             return
-        number, after = found[0], 0
+        number, after = number_row[0], 0
         checksum = "checksum" if has_checksums(self._connection) else "NULL"
         query = _ROWS.format(checksum=checksum)
         while rows := self._connection.execute(query, (number, after, _ROWS_AT_ONCE)).fetchall():
@@ -72,11 +103,11 @@ class ChatView:
             known.take(id, not source, timestamp, body)
         return known
 
-    def chats(self) -> list[dict[str, Any]]:
+    def chats(self) -> list[ChatLine]:
         """Every chat and every invitation: name, where it stands for us, and by whom."""
         own, known = person_of(self._settings.id), records(self._connection)
         notices = self._notices()
-        rows = {}
+        rows: dict[str, ChatLine] = {}
         for record in known:
             rows[record.name] = {
                 "chat": record.name,
@@ -87,8 +118,13 @@ class ChatView:
         for name, notice in invited(notices, known).items():
             if name in rows and rows[name]["state"] in (MEMBER_HERE, JOINING):
                 continue
-            row = rows.setdefault(name, {"chat": name, "members": None})
-            row |= {"state": INVITED_HERE, "inviter": self._person(notice.inviter)}
+            members = rows[name]["members"] if name in rows else None
+            rows[name] = {
+                "chat": name,
+                "state": INVITED_HERE,
+                "members": members,
+                "inviter": self._person(notice.inviter),
+            }
         return [rows[name] for name in sorted(rows)]
 
     def _person(self, device: bytes) -> str:
@@ -104,27 +140,39 @@ class ChatView:
             )
         raise NotThereError(f"{name}: no such chat; `drupelet chat list` shows them")
 
-    def members(self, name: str) -> list[dict[str, Any]]:
+    def members(self, name: str) -> list[ChatMember]:
         """Whoever is or was in a chat, or is invited. Raises NotThereError."""
         record, notices = self._record(name), self._notices()
-        rows = []
-        for person, state in _states(record, notices).items():
-            is_own = person == person_of(self._settings.id)
-            who = {"name": person_name(self._names, person), "person": person.hex()}
-            rows.append({**who, "state": JOINING if is_own and record.is_joining else state})
-        return rows
+        own = person_of(self._settings.id)
+        return [
+            {
+                "name": person_name(self._names, person),
+                "person": person.hex(),
+                "state": JOINING if person == own and record.is_joining else state,
+            }
+            for person, state in _states(record, notices).items()
+        ]
 
-    def messages(self, name: str) -> Iterator[dict[str, Any]]:
+    def messages(self, name: str) -> Iterator[ChatMessage]:
         """What was said and done in a chat, in the log's order. Raises NotThereError."""
         record = self._record(name)
         for _, id, _, timestamp, body in self._rows(record.chat.group_id):
             fields = said(body)
-            if fields is not None:
-                when = {
-                    "timestamp_ms": int.from_bytes(timestamp),
-                    "time": clock.timestamp_text(timestamp),
-                }
-                yield {"id": id.hex(), **when, **named(self._names, fields)}
+            if fields is None:
+                continue
+            fields = named(self._names, fields)
+            message: ChatMessage = {
+                "id": id.hex(),
+                "timestamp_ms": int.from_bytes(timestamp),
+                "time": clock.timestamp_text(timestamp),
+                "kind": fields["kind"],
+                "person": fields["person"],
+            }
+            if "text" in fields:
+                message["text"] = fields["text"]
+            if "whom" in fields:
+                message["whom"] = fields["whom"]
+            yield message
 
 
 def _states(record: ChatRecord, notices: KnownNotices) -> dict[bytes, str]:

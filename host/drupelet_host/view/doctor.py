@@ -29,6 +29,7 @@ from drupelet_host.keys.key_folder import CLASS_NAMES, ID_SIZE, LIVE, class_of, 
 from drupelet_host.keys.overview import (
     HALF_REVOKED,
     UNANSWERED_MANY,
+    ChainEpochs,
     pairing_remedy,
     peer_rows,
     waiting_rows,
@@ -241,7 +242,7 @@ def _untold(name: str, gone: str, left: int) -> Check:
                  "it may trust that device until it was met")  # fmt: skip
 
 
-def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:
+def _epochs(where: str, chain: ChainEpochs) -> Iterator[Check]:
     """Gaps: a peer that hears nothing, or a chain near its end."""
     if chain["out_epoch"] > EPOCHS_MANY:
         yield Check("epochs", WARN, f"{where}: {chain['out_epoch']} epochs are used up",

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from drupelet.base.errors import StorageError
 from drupelet.base.hashes import group_id_into
@@ -66,6 +67,28 @@ _MEMBER_PEER = 2
 _log = logging.getLogger("drupelet.log")
 
 
+class LogLine(TypedDict):
+    """A message of the log."""
+
+    order: Annotated[int, Meta(description="its place in the log, from 1")]
+    handle: Annotated[int, Meta(description="number of the row that holds it in the store")]
+    id: Annotated[str, Meta(description="64 hex digits")]
+    author: Annotated[str, Meta(description="who wrote it; empty: the message does not say")]
+    via: Annotated[str, Meta(description="the peer that sent it to us")]
+    timestamp_ms: Annotated[int, Meta(description="when it was written, in ms since 1970")]
+    time: Annotated[str, Meta(description="the same, in UTC, as text")]
+    text: Annotated[str, Meta(description="the content; if not UTF-8, its size and start")]
+    payload: Annotated[str, Meta(description="the content's bytes as hex digits")]
+    dependencies: Annotated[list[str], Meta(description="ids of the messages that it follows")]
+    damaged: NotRequired[
+        Annotated[bool, Meta(description="the disk has spoiled it; the content is empty")]
+    ]
+    explodes_ms: NotRequired[Annotated[int, Meta(description="when it is deleted everywhere")]]
+    explodes_once_read: NotRequired[
+        Annotated[bool, Meta(description="it is deleted once it was read")]
+    ]
+
+
 class Entry(NamedTuple):
     """One message of the log, as it is shown.
 
@@ -96,9 +119,9 @@ class Entry(NamedTuple):
         """When it is deleted whoever has it, in ms since 1970; 0: never."""
         return self.lifetime.end_ms(int.from_bytes(self.timestamp))
 
-    def fields(self) -> dict[str, Any]:
-        """For JSON; `via` is who handed it to us, `author` who wrote it, '' if it does not say."""
-        return {
+    def fields(self) -> LogLine:
+        """For JSON."""
+        line: LogLine = {
             "order": self.order,
             "handle": self.handle,
             "id": self.id.hex(),
@@ -109,10 +132,14 @@ class Entry(NamedTuple):
             "text": payload_text(self.payload),
             "payload": self.payload.hex(),
             "dependencies": [id.hex() for id in self.dependencies],
-            **({"damaged": True} if self.is_damaged else {}),
-            **({"explodes_ms": self.explodes_ms} if self.explodes_ms else {}),
-            **({"explodes_once_read": True} if self.lifetime.kind & AFTER_READING else {}),
         }
+        if self.is_damaged:
+            line["damaged"] = True
+        if self.explodes_ms:
+            line["explodes_ms"] = self.explodes_ms
+        if self.lifetime.kind & AFTER_READING:
+            line["explodes_once_read"] = True
+        return line
 
 
 class Wanted(NamedTuple):

@@ -39,18 +39,21 @@ class Plan:
 
 
 class _Meter:
-    """CPU time of agents and wall time from its making on; of one that does not run yet, all."""
+    """CPU time of agents and wall time since this meter was made.
+
+    Of an agent that starts later, all of its CPU time counts.
+    """
 
     def __init__(self, *homes: AgentHome) -> None:
         self._homes = homes
         self._before_s = {home.name: home.cpu_s for home in homes}
         self._written_before = {home.name: home.written_bytes for home in homes}
         self._wakes_before = {home.name: home.wakes for home in homes}
-        self._begun_s = time.monotonic()
+        self._started_s = time.monotonic()
 
     def row(self, work: str, messages: int, size: int | None) -> Row:
         """The row so far. size: bytes on the carrier."""
-        wall_s = time.monotonic() - self._begun_s
+        wall_s = time.monotonic() - self._started_s
         cpu_s = sum(home.cpu_s - self._before_s[home.name] for home in self._homes)
         homes = self._homes
         written = max((h.written_bytes - self._written_before[h.name] for h in homes), default=0)
@@ -136,7 +139,7 @@ class _Bench:
                 if home is a:
                     a.post(self._payloads)
                 report = home.visit(stick)
-                home.told(count)
+                home.wait_for_deliveries(count)
                 row = meter.row(work, count, _size_of(stick))
                 if report["waiting"] or (home is b and report["messages"] < count):
                     raise BenchError(f"{work}: not all messages: {report}")
@@ -159,7 +162,7 @@ class _Bench:
                 meter, before = _Meter(a, b), proxy.bytes
                 a.post(self._payloads[_MESSAGES_FIRST:])
                 a.settle()
-                b.told(len(self._payloads))
+                b.wait_for_deliveries(len(self._payloads))
                 row = meter.row("mqtt-live", len(self._payloads), proxy.bytes - before)
                 self._check(a, b)
         finally:
@@ -178,7 +181,7 @@ class _Bench:
                 b.start()
                 meter, before = _Meter(a, b), proxy.bytes
                 a.settle()
-                b.told(len(self._payloads))
+                b.wait_for_deliveries(len(self._payloads))
                 row = meter.row("mqtt-backlog", len(self._payloads), proxy.bytes - before)
                 self._check(a, b)
         finally:
@@ -247,7 +250,7 @@ class _Bench:
                 home.start()
             a.post(self._payloads[:_MESSAGES_FIRST])
             a.settle()
-            b.told(_MESSAGES_FIRST)
+            b.wait_for_deliveries(_MESSAGES_FIRST)
             time.sleep(min(_CALM_S, self._plan.idle_s))
             meter = _Meter(a, b)
             time.sleep(self._plan.idle_s)

@@ -98,7 +98,7 @@ class AgentHome:
                 [*self._command, "agent", "--home", str(self.path), "--wait"],
                 stdout=out, stderr=subprocess.STDOUT, env=self._environment(),
             )  # fmt: skip
-        wait_for(self._has_begun, f"start of the agent of {self.name}")
+        wait_for(self._is_serving, f"start of the agent of {self.name}")
 
     def _environment(self) -> dict[str, str]:
         """As installed: modules are compiled by the first start only; lines are gathered."""
@@ -108,7 +108,7 @@ class AgentHome:
         return environment
 
     def run(self, verb: str, *words: str) -> "tuple[resource.struct_rusage, Path]":
-        """Run a command on this home to its end: what it took, and a file of what it printed."""
+        """Run a command on this home; return its resource usage and the file of its output."""
         printed = self.path / f"{verb}.txt"
         with printed.open("wb") as out:
             process = subprocess.Popen(
@@ -121,7 +121,7 @@ class AgentHome:
             raise BenchError(f"{verb}: {printed.read_text(errors='replace')[-500:]}")
         return usage, printed
 
-    def _has_begun(self) -> bool:
+    def _is_serving(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
             last_lines = self._printed.read_text(errors="replace")[-500:]
@@ -179,7 +179,7 @@ class AgentHome:
         with self._store() as store:
             at = 0
             while at < len(payloads):
-                # One transaction: what a commit of each costs the poster is not measured.
+                # One transaction: the bench does not measure what commits cost the poster.
                 room = outbox.OUTBOX_MAX - outbox.waiting(store)
                 rows = [
                     (clock.timestamp8(clock.wall_ms() + number), payload)
@@ -200,7 +200,7 @@ class AgentHome:
             raise BenchError(f"the visit of {self.name} failed: {report}")
         return report
 
-    def told(self, count: int) -> None:
+    def wait_for_deliveries(self, count: int) -> None:
         """Wait until the agent has printed so many messages."""
         wait_for(
             lambda: self._printed.read_bytes().count(b"\ndelivered ") >= count,
@@ -215,15 +215,15 @@ class AgentHome:
             raise BenchError(f"{self.name} has {rows[1]} of {count} messages, {rows[0]} rows")
 
     def settle(self) -> None:
-        """Wait until the agent says that its peer has all; it says so once in each epoch."""
-        begun_ms = clock.wall_ms()
+        """Wait until the agent reports that its peer has everything; it reports once per epoch."""
+        started_ms = clock.wall_ms()
         settings = config.load(self.path)
 
         def is_settled() -> bool:
-            self._has_begun()  # raises if it has ended
+            self._is_serving()  # raises if it has ended
             status = live_status(settings)
             owed = [peer for peer in status.peers if peer.outstanding or peer.more_outstanding]
-            return status.said_ms > begun_ms and not owed
+            return status.said_ms > started_ms and not owed
 
         wait_for(is_settled, f"acknowledgement of what {self.name} has")
 

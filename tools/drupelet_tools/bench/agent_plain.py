@@ -47,15 +47,15 @@ def measure(port: int, folder: Path, messages: int, body: int, kept: bool) -> Pl
     with contextlib.ExitStack() as ends:
         receiver = ends.enter_context(_end("receive", port, folder, messages, body))
         _expect(receiver, "ready")
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         sender = ends.enter_context(
             _end("send-kept" if kept else "send", port, folder, messages, body)
         )
         _expect(sender, "ready")
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         sent = _expect(sender, "done")
         received = _expect(receiver, "done")
-        wall_s = time.monotonic() - begun_s
+        wall_s = time.monotonic() - started_s
     if received["messages"] != messages:
         raise BenchError(f"plain peer: {received['messages']} of {messages} messages arrived")
     return PlainCost(sent["cpu_s"] + received["cpu_s"], received["cpu_s"], wall_s)

@@ -118,11 +118,11 @@ def over_broker(profile: Profile, mode: int, count: int, body_size: int, slowed:
 def _run(
     sides: list[_Side], ends: list[End], mode: int, port: int, count: int, slowed: bool
 ) -> Cost:
-    begin_s = time.monotonic()
+    started_s = time.monotonic()
     rests_until_s = 0.0
     away_bytes = 0
     while True:
-        now_s = time.monotonic() - begin_s
+        now_s = time.monotonic() - started_s
         if now_s > AWAY_S + _SECONDS_MAX:
             raise BenchError(f"{ends[1].node.delivered} of {count} after {now_s:.0f} s")
         sides[0].turn()
@@ -132,8 +132,8 @@ def _run(
         if len(sides) == 2 and now_s >= rests_until_s:
             sides[1].turn()
             if slowed:
-                took_s = time.monotonic() - begin_s - now_s
-                rests_until_s = now_s + SLOWED_TO * took_s
+                turn_s = time.monotonic() - started_s - now_s
+                rests_until_s = now_s + SLOWED_TO * turn_s
         if ends[1].node.delivered == count and not ends[0].outstanding:
             return Cost(
                 sum(side.total_bytes for side in sides),

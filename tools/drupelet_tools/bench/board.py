@@ -47,16 +47,16 @@ def run(
         command = [*micropython_command(interpreter.arch), "-X", f"heapsize={heap}"]
         path = {"MICROPYPATH": str(firmware)}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*command, str(SCRIPTS / script)], input=json.dumps(settings) + "\n",
             capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S, check=False,
             env=os.environ | path,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise BenchError(f"{script} on {interpreter.name}: not done in time") from None
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:
-        told = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
-        raise BenchError(f"{script} on {interpreter.name}: {told[-1]}")
+    lines = completed.stdout.splitlines()
+    if completed.returncode or not lines:
+        error_lines = (completed.stderr or completed.stdout).strip().splitlines() or ["no answer"]
+        raise BenchError(f"{script} on {interpreter.name}: {error_lines[-1]}")
     result: dict[str, Any] = json.loads(lines[-1])
     return result

@@ -90,9 +90,11 @@ class BoardPeer:
     ) -> None:
         """Until `count` messages went each way and are acknowledged. Raises BenchError.
 
-        wait: lets the board go on for a while; what it said when it ended, b"" while it runs.
-        one_by_one: ours leave when the board's have come, each when the one before it is
-        acknowledged, so that a frame holds one record; then nothing is due for some epochs.
+        wait: lets the board run for a while; returns the board's last output if it has ended,
+        else b"".
+        one_by_one: publish only after all of the board's messages have arrived, and each message
+        after the previous one is acknowledged, so that a frame holds one record. Afterwards both
+        sides idle for some epochs.
         """
         end = time.monotonic() + timeout_s
         while self.heard < count or self.published < count or self._outstanding():

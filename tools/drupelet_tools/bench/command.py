@@ -92,16 +92,16 @@ def ram(
     from drupelet_tools.bench.table import show
 
     plan = ram_bench.Plan(
-        configs=_pick("--config", config or (), ram_bench.CONFIGS, lambda one: one.name),
+        configs=_pick("--config", config or (), ram_bench.CONFIGS, lambda choice: choice.name),
         sets=_pick("--set", firmware_set or (), ram_bench.sets(), str),
         interpreters=_pick(
             "--interpreter", interpreter or ["micropython-i386"], interpreters(),
-            lambda one: one.name,
+            lambda choice: choice.name,
         ),
-        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        profiles=_pick("--profile", profile or (), PROFILES, lambda choice: choice.name),
         heap=heap_kb * 1024, records=records, epochs=epochs,
     )  # fmt: skip
-    rows = [row for found in ram_bench.measure(plan, _progress) for row in found]
+    rows = [row for table_rows in ram_bench.measure(plan, _progress) for row in table_rows]
     show(ram_bench.tables(rows), rows, as_json)
 
 
@@ -184,7 +184,7 @@ def wire(
     from drupelet_tools.bench.table import show
 
     plan = wire_bench.Plan(
-        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        profiles=_pick("--profile", profile or (), PROFILES, lambda choice: choice.name),
         scenarios=_pick(
             "--scenario", scenario or wire_bench.SCENARIOS, wire_bench.ALL_SCENARIOS, str
         ),
@@ -195,7 +195,7 @@ def wire(
     )  # fmt: skip
     if min(plan.missing) >= max(plan.held):
         raise typer.BadParameter("must be below what A holds (--held)", param_hint="--missing")
-    rows = [row for found in wire_bench.measure(plan, _progress) for row in found]
+    rows = [row for table_rows in wire_bench.measure(plan, _progress) for row in table_rows]
     show(wire_bench.tables(rows), rows, as_json)
 
 
@@ -245,13 +245,13 @@ def cpu(
     from drupelet_tools.bench.table import show
 
     plan = cpu_bench.Plan(
-        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        profiles=_pick("--profile", profile or (), PROFILES, lambda choice: choice.name),
         interpreters=_pick(
-            "--interpreter", interpreter or (), interpreters(), lambda one: one.name
+            "--interpreter", interpreter or (), interpreters(), lambda choice: choice.name
         ),
         min_ms=min_ms,
     )  # fmt: skip
-    rows = [row for found in cpu_bench.measure(plan, _progress) for row in found]
+    rows = [row for table_rows in cpu_bench.measure(plan, _progress) for row in table_rows]
     show(cpu_bench.tables(rows), rows, as_json)
 
 
@@ -381,9 +381,9 @@ def corpus(
     from drupelet_tools.bench import corpus_files
 
     wanted = corpus_files.Corpus(events, devices, files, damage, seed, source)
-    told, made = corpus_files.write_told(out, wanted)
+    source, counts = corpus_files.write_with_source(out, wanted)
     if as_json:
-        typer.echo(json.dumps({"source": told, **made}))
+        typer.echo(json.dumps({"source": source, **counts}))
     else:
-        typer.echo(told)
-        typer.echo(", ".join(f"{name} {count:,}" for name, count in made.items()))
+        typer.echo(source)
+        typer.echo(", ".join(f"{name} {count:,}" for name, count in counts.items()))

@@ -149,15 +149,15 @@ def fleet(events: int, devices: int, seed: int) -> Iterator[Boot]:
     for index in range(devices):
         rng = np.random.default_rng([seed, index])
         phase = int(rng.integers(0, PHASE_MS_MAX))
-        cycle = number = made = 0
+        cycle = number = event_count = 0
         battery_mv = 4_100.0
-        while made < each:
+        while event_count < each:
             number += 1
             cycles = int(rng.integers(*CYCLES_PER_BOOT))
-            cycles = min(cycles, max(1, round((each - made) / EVENTS_PER_CYCLE)))
+            cycles = min(cycles, max(1, round((each - event_count) / EVENTS_PER_CYCLE)))
             boot = _boot(index, number, cycle, cycles, phase, battery_mv, rng)
             yield boot
-            made += len(boot)
+            event_count += len(boot)
             cycle += cycles + BOOT_GAP_MS // CYCLE_MS
             battery_mv -= cycles * 0.02
 
@@ -172,7 +172,7 @@ def _boot(
     kept = np.ones(size, dtype=np.bool_)
     kept[:, _AGAIN] = rng.random(cycles) < RETRANSMITS
     kept[:, _TWICE] = rng.random(cycles) < DUPLICATES
-    a, b, c = (np.broadcast_to(one, size).copy() for one in (_A, 0, 0))
+    a, b, c = (np.broadcast_to(column, size).copy() for column in (_A, 0, 0))
     numbers = cycle + np.arange(cycles)
     # The last place of a cycle sleeps until the next one begins.
     delta[:, -1] = CYCLE_MS - delta[:, :-1].sum(axis=1)
@@ -186,13 +186,13 @@ def _boot(
     first = np.array([[32, number % 8, number, 0], [34, 1, 0, 131_072], [34, 2, 0, CYCLE_MS // 4],
                       [34, 3, 1, 0]])  # fmt: skip
     columns = [np.broadcast_to(_CODE, size), a, b, c]
-    told = [
+    boot_columns = [
         np.concatenate((first[:, i], column.reshape(-1)[flat])) for i, column in enumerate(columns)
     ]
     times = np.concatenate((np.arange(_FIRST), time_ms.reshape(-1)[flat]))
     wall = START_MS + cycle * CYCLE_MS + phase
     # The flush is the last that this boot says: what follows it is not in the log.
-    code, a, b, c = (one[:-1] for one in told)
+    code, a, b, c = (column[:-1] for column in boot_columns)
     return Boot(device_id(index), number, wall, times[:-1], code, a, b, c, totals)
 
 
@@ -289,7 +289,7 @@ def blocks_of(boot: Boot) -> Bytes:
 def segments_of(boot: Boot, anchor: Anchor | None = None) -> list[bytes]:
     """A boot's segments, numbered from 0; without an anchor the clock is right to 50 ms."""
     blocks = blocks_of(boot)
-    found = []
+    segments = []
     for number, at in enumerate(range(0, len(blocks), BOX_BLOCKS_MAX)):
         part = blocks[at : at + BOX_BLOCKS_MAX]
         t0 = int(boot.time_ms[at * EVENTS_PER_BLOCK])
@@ -299,8 +299,8 @@ def segments_of(boot: Boot, anchor: Anchor | None = None) -> list[bytes]:
             wall, spread = int(anchor.offset_ms[number]) + t0, anchor.uncertainty_ms
         else:
             wall, spread = 0, codes.UNCERTAINTY_UNKNOWN * codes.UNCERTAINTY_UNIT_MS
-        found.append(header(boot.device, boot.boot, number, wall, spread) + part.tobytes())
-    return found
+        segments.append(header(boot.device, boot.boot, number, wall, spread) + part.tobytes())
+    return segments
 
 
 def header(device: bytes, boot: int, number: int, wall_ms: int, uncertainty_ms: int) -> bytes:

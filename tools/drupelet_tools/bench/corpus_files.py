@@ -89,12 +89,12 @@ class Truth:
 
 
 def write(out: Path, wanted: Corpus) -> dict[str, int]:
-    """Write a corpus and return counts of what was made; see `write_told`."""
-    return write_told(out, wanted)[1]
+    """Write a corpus and return counts of its parts; see `write_with_source`."""
+    return write_with_source(out, wanted)[1]
 
 
-def write_told(out: Path, wanted: Corpus) -> tuple[str, dict[str, int]]:
-    """Write a corpus and return where its logs are from, and counts of what was made.
+def write_with_source(out: Path, wanted: Corpus) -> tuple[str, dict[str, int]]:
+    """Write a corpus; return a text that says where its logs are from, and counts of its parts.
 
     Raises:
         BenchError: the folder cannot be written or is not empty.
@@ -103,15 +103,15 @@ def write_told(out: Path, wanted: Corpus) -> tuple[str, dict[str, int]]:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise BenchError(f"{out}: not empty; a corpus needs a folder of its own")
-        told, boots = _boots(wanted)
+        source_text, boots = _boots(wanted)
         make = _write_damaged if wanted.damage else _write_whole
-        return told, make(out, wanted, boots)
+        return source_text, make(out, wanted, boots)
     except OSError as refused:
         raise BenchError(f"{out}: cannot write the corpus: {refused.strerror}") from None
 
 
 def _boots(wanted: Corpus) -> tuple[str, Iterator[Boot]]:
-    """Where the logs come from, in words, and the logs."""
+    """The logs, and before them a text that says where they come from."""
     if wanted.source not in SOURCES:
         raise BenchError(f"no source {wanted.source}: one of {', '.join(SOURCES)}")
     from drupelet_tools.bench import corpus_sim
@@ -141,7 +141,7 @@ def _write_whole(out: Path, wanted: Corpus, boots: Iterable[Boot]) -> dict[str, 
             counts["bytes"] += len(data) + LENGTH_SIZE
     writer.close()
     _write_truth(out, truths, [], names)
-    return {**counts, "files": writer.made}
+    return {**counts, "files": writer.file_count}
 
 
 class _Packs:
@@ -151,19 +151,19 @@ class _Packs:
         self.out = out
         self.files = files
         self.each = segments_each
-        self.made = 0
+        self.file_count = 0
         self._held = 0
         self._file: Any = None
 
     def add(self, data: bytes) -> tuple[str, int]:
         """Append one segment; its file and offset."""
-        full = self._held >= self.each and self.made < self.files
+        full = self._held >= self.each and self.file_count < self.files
         if self._file is None or full:
             if self._file is not None:
                 self._file.close()
-            self.path = self.out / f"pack-{self.made:05}.dbxpack"
+            self.path = self.out / f"pack-{self.file_count:05}.dbxpack"
             self._file = open(self.path, "wb", buffering=1 << 20)  # noqa: SIM115 - see `close`
-            self.made += 1
+            self.file_count += 1
             self._held = 0
             self._offset = 0
         self._file.write(len(data).to_bytes(LENGTH_SIZE, "little"))
@@ -207,8 +207,11 @@ def _truth(boot: Boot, clock: str, with_counters: bool) -> Truth:
 def _write_truth(
     out: Path, truths: Iterable[Truth], copies: Iterable[Copy], names: dict[str, dict[str, str]]
 ) -> None:
-    told = {"boots": [asdict(one) for one in truths], "copies": [asdict(one) for one in copies]}
-    (out / "truth.json").write_text(json.dumps(told), "utf-8")
+    truth = {
+        "boots": [asdict(boot_truth) for boot_truth in truths],
+        "copies": [asdict(copy) for copy in copies],
+    }
+    (out / "truth.json").write_text(json.dumps(truth), "utf-8")
     (out / "names.json").write_text(json.dumps(names, indent=1), "utf-8")
 
 
@@ -219,7 +222,7 @@ def _write_damaged(out: Path, wanted: Corpus, boots: Iterable[Boot]) -> dict[str
     rng = np.random.default_rng([wanted.seed, 7])
     truths: list[Truth] = []
     names: dict[str, dict[str, str]] = {}
-    made: list[tuple[Copy, bytes]] = []
+    segments: list[tuple[Copy, bytes]] = []
     clockless: dict[bytes, bool] = {}
     for boot in boots:
         names[boot.device.hex()] = _name(boot.device)
@@ -227,19 +230,19 @@ def _write_damaged(out: Path, wanted: Corpus, boots: Iterable[Boot]) -> dict[str
         clock, anchor = _clock(boot, without, rng)
         truths.append(_truth(boot, clock, with_counters=True))
         for number, data in enumerate(segments_of(boot, anchor)):
-            made += _damaged_copies(boot, number, data, rng)
-    rng.shuffle(made)
-    writer = _Packs(out, wanted.files, len(made) // wanted.files + 1)
-    for copy, data in made:
+            segments += _damaged_copies(boot, number, data, rng)
+    rng.shuffle(segments)
+    writer = _Packs(out, wanted.files, len(segments) // wanted.files + 1)
+    for copy, data in segments:
         copy.file, copy.offset = writer.add(data)
     writer.close()
-    copies = [copy for copy, _ in made]
+    copies = [copy for copy, _ in segments]
     _write_truth(out, truths, copies, names)
     return {
-        "events": sum(one.events for one in truths),
+        "events": sum(truth.events for truth in truths),
         "segments": len(copies),
         "bytes": sum(copy.size + LENGTH_SIZE for copy in copies),
-        "files": writer.made,
+        "files": writer.file_count,
         "flipped": sum(len(copy.flipped) for copy in copies),
         "cut": sum(copy.cut is not None for copy in copies),
     }

@@ -164,10 +164,10 @@ def fleet(events: int, devices: int, seed: int) -> tuple[Source, Iterator[Boot]]
     """Boots of so many devices with about so many events, device by device, in order."""
     worlds = -(-devices // GROUP)
     seeds = [seed + number for number in range(min(worlds, SEEDS_MAX))]
-    bases = [_simulate(one) for one in seeds]
-    made = sum(len(bases[index // GROUP % len(bases)][index % GROUP].columns[0])
+    bases = [_simulate(seed) for seed in seeds]
+    base_events = sum(len(bases[index // GROUP % len(bases)][index % GROUP].columns[0])
                for index in range(devices))  # fmt: skip
-    boots = max(1, round(events / made))
+    boots = max(1, round(events / base_events))
     return Source(seeds, worlds, boots), _boots(bases, devices, boots)
 
 
@@ -176,7 +176,7 @@ def _boots(bases: list[list[_Log]], devices: int, boots: int) -> Iterator[Boot]:
         world = index // GROUP
         log = bases[world % len(bases)][index % GROUP]
         # All of a group boot together, each time.
-        span_ms = max(one.span_ms for one in bases[world % len(bases)]) + GAP_MS
+        span_ms = max(log.span_ms for log in bases[world % len(bases)]) + GAP_MS
         for number in range(boots):
             yield _repeat(log, index, number, START_MS + number * span_ms, world)
 

@@ -47,15 +47,18 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
 
 
 def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
-    told = [_codecs(plan, interpreter, firmware, profile) for profile in plan.profiles]
-    sizes = {round(row[2]) for result in told for row in result["codec"]} | {_BODY, *HASHED}
+    codec_results = [_codecs(plan, interpreter, firmware, profile) for profile in plan.profiles]
+    sizes = {round(row[2]) for result in codec_results for row in result["codec"]} | {
+        _BODY,
+        *HASHED,
+    }
     answer = board.run(
         interpreter, firmware, _HASH_HEAP, "speed.py",
         {"sizes": sorted(sizes), "seals": HASHED, "min_us": plan.min_ms * 1000},
     )  # fmt: skip
     hashes = {size: (blake2s, sha256) for size, blake2s, sha256 in answer["hashes"]}
     rows = []
-    for profile, result in zip(plan.profiles, told, strict=True):
+    for profile, result in zip(plan.profiles, codec_results, strict=True):
         for work, record, size, us in result["codec"]:
             rows.append(_row(interpreter, profile.name, work, record, round(size), us, hashes))
         us = result["delivery_us"]

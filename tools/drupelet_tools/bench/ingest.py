@@ -58,12 +58,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run that is wanted: an engine over a corpus, and how its row is to be called."""
+    """A run to do: an engine, its corpus with the counts of its parts, and its row's `work`."""
 
     work: str
     engine: str
     corpus: Path
-    made: dict[str, int]
+    counts: dict[str, int]
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
@@ -84,11 +84,11 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
-    corpus, made = _corpus(root, Corpus(plan.events, DEVICES, PACKS, seed=plan.seed), say)
-    jobs = [Job("tables", engine, corpus, made) for engine in plan.engines]
-    rows, told = _best(root, jobs, plan.repeats, say)
-    for engine, sums in zip(plan.engines, told, strict=True):
-        if sums != told[0]:
+    corpus, counts = _corpus(root, Corpus(plan.events, DEVICES, PACKS, seed=plan.seed), say)
+    jobs = [Job("tables", engine, corpus, counts) for engine in plan.engines]
+    rows, digests = _best(root, jobs, plan.repeats, say)
+    for engine, sums in zip(plan.engines, digests, strict=True):
+        if sums != digests[0]:
             raise BenchError(
                 f"{engine} and {plan.engines[0]} make different tables of the same bytes"
             )
@@ -100,10 +100,10 @@ def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterato
 
 
 def _scaled(root: Path, events: int, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
-    corpus, made = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
+    corpus, counts = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
     # A long run evens out by itself what a short one may catch.
     repeats = plan.repeats if events <= REPEATED_EVENTS_MAX else 1
-    rows, _ = _best(root, [Job("scale", "spark", corpus, made)], repeats, say)
+    rows, _ = _best(root, [Job("scale", "spark", corpus, counts)], repeats, say)
     shutil.rmtree(corpus)
     yield from rows
 
@@ -115,10 +115,10 @@ def _small_files(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator
     for files in (PACKS, SMALL_FILES):
         wanted = Corpus(events, DEVICES, files, seed=plan.seed)
         jobs.append(Job("files", "spark", *_corpus(root, wanted, say)))
-    rows, told = _best(root, jobs, plan.repeats, say)
+    rows, digests = _best(root, jobs, plan.repeats, say)
     for job in jobs:
         shutil.rmtree(job.corpus)
-    if told[0] != told[1]:
+    if digests[0] != digests[1]:
         raise BenchError(f"{PACKS} packs and {SMALL_FILES:,} files give different tables")
     yield from rows
 
@@ -126,9 +126,9 @@ def _small_files(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator
 def _export(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
     """The tables with and without every single event: the difference is the export."""
     events = min(plan.events, EXPORT_EVENTS_MAX)
-    corpus, made = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
-    jobs = [Job("export, without", "spark", corpus, made),
-            Job("export, with", "spark-events", corpus, made)]  # fmt: skip
+    corpus, counts = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
+    jobs = [Job("export, without", "spark", corpus, counts),
+            Job("export, with", "spark-events", corpus, counts)]  # fmt: skip
     rows, _ = _best(root, jobs, plan.repeats, say)
     shutil.rmtree(corpus)
     for row in rows:
@@ -138,23 +138,23 @@ def _export(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]
 def _best(
     root: Path, jobs: Sequence[Job], repeats: int, say: Callable[[str], None]
 ) -> tuple[list[Row], list[list[list[int]]]]:
-    """Of each job the run with the least CPU and the highest peak, and what its tables sum to.
+    """For each job the run with the least CPU, the highest peak, and the digest of its tables.
 
-    The jobs take turns, so that a busy spell of the machine meets all of them.
+    The jobs take turns, so that a busy spell of the machine affects all of them.
     """
     rows: list[Row] = [{}] * len(jobs)
-    told: list[list[list[int]]] = [[]] * len(jobs)
+    digests: list[list[list[int]]] = [[]] * len(jobs)
     for turn in range(repeats):
         for at, job in enumerate(jobs):
-            count = f"{job.made['events']:,} events, {job.made['files']:,} files"
-            say(f"{job.engine}, {count}, run {turn + 1} of {repeats} …")
-            row, told[at] = _run(root, job.engine, job.corpus, job.made)
+            size_text = f"{job.counts['events']:,} events, {job.counts['files']:,} files"
+            say(f"{job.engine}, {size_text}, run {turn + 1} of {repeats} …")
+            row, digests[at] = _run(root, job.engine, job.corpus, job.counts)
             row = {"work": job.work, **row, "ratio_to_numpy": None}
             peaks = {name: max(row[name], rows[at].get(name, 0)) for name in PEAKS}
             if rows[at] and rows[at]["cpu_s"] <= row["cpu_s"]:
                 row = rows[at]
             rows[at] = {**row, **peaks}
-    return rows, told
+    return rows, digests
 
 
 def _corpus(
@@ -173,7 +173,7 @@ def _corpus(
 
 
 def _run(
-    root: Path, engine: str, corpus: Path, made: dict[str, int]
+    root: Path, engine: str, corpus: Path, counts: dict[str, int]
 ) -> tuple[Row, list[list[int]]]:  # fmt: skip
     """One run in a process of its own; its row, and the digest of its tables."""
     out = root / "out"
@@ -187,7 +187,7 @@ def _run(
     )
     peak = process_tree.Peak(process.pid)
     try:
-        told, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
+        output, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -197,19 +197,19 @@ def _run(
     if process.returncode:
         lines = complaint.strip().splitlines() or ["no reason given"]
         raise BenchError(f"{engine}: {lines[-1]}")
-    result: dict[str, Any] = json.loads(told.splitlines()[-1])
-    if result["events"] != made["events"]:
-        raise BenchError(f"{engine}: {result['events']:,} of {made['events']:,} events read")
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    if result["events"] != counts["events"]:
+        raise BenchError(f"{engine}: {result['events']:,} of {counts['events']:,} events read")
     row = {
         "engine": engine,
-        "events": made["events"],
-        "files": made["files"],
+        "events": counts["events"],
+        "files": counts["files"],
         "cpu_s": round(result["cpu_s"], 2),
         "startup_cpu_s": round(result["startup_cpu_s"], 2),
         "wall_s": round(result["wall_s"], 2),
         "peak_mb": round(peak.mb),
         "jvm_mb": round(peak.jvm_mb),
-        "us_per_event": round(result["cpu_s"] / made["events"] * 1e6, 4),
+        "us_per_event": round(result["cpu_s"] / counts["events"] * 1e6, 4),
     }
     from drupelet_tools.bench.ingest_engines import digest
 

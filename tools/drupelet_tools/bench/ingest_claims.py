@@ -15,31 +15,33 @@ CLAIMS = (
 )
 
 RATIO_MAX = 1.3
-RATIO_EVENTS_MIN = 32_000_000  # below, what a Spark job costs anyway weighs more
+RATIO_EVENTS_MIN = 32_000_000  # below, the fixed cost of a Spark job weighs more
 MARGINAL_SPREAD_MAX = 0.15
-PEAK_GROWTH_MAX = 1.1  # flat: what the allocators keep varies by some of it from run to run
+PEAK_GROWTH_MAX = 1.1  # counts as flat: the memory that allocators keep varies between runs
 FILES_RATIO_MAX = 2.0
 EXPORT_MIN = 1.0  # million events per CPU second
 
 
 def claims(rows: Sequence[Row]) -> list[Row]:
-    """A row per claim that these rows can tell something about."""
-    found = [_to_numpy(row) for row in rows if row["engine"] == "spark" and row["ratio_to_numpy"]]
+    """One row for each claim that these rows can confirm or refute."""
+    claim_rows = [
+        _to_numpy(row) for row in rows if row["engine"] == "spark" and row["ratio_to_numpy"]
+    ]
     sizes = {row["events"]: row for row in _spark(rows, "tables") + _spark(rows, "scale")}
     ordered = [sizes[events] for events in sorted(sizes)]
-    found += _marginal(ordered) + _flat(ordered)
+    claim_rows += _marginal(ordered) + _flat(ordered)
     packs, files = _spark(rows, "files")[:1], _spark(rows, "files")[1:]
     if files:
         ratio = files[0]["cpu_s"] / packs[0]["cpu_s"]
         claim = f"{files[0]['files']:,} files / {packs[0]['files']} packs, CPU"
-        found.append(_row(claim, f"{ratio:.2f}", FILES_RATIO_MAX, ratio <= FILES_RATIO_MAX))
+        claim_rows.append(_row(claim, f"{ratio:.2f}", FILES_RATIO_MAX, ratio <= FILES_RATIO_MAX))
     without, export = _spark(rows, "export, without"), _spark(rows, "export, with")
     if without and export:
         more = export[0]["cpu_s"] - without[0]["cpu_s"]
         rate = export[0]["events"] / more / 1e6 if more > 0 else float("inf")
         claim = "row-level export, million events per CPU second"
-        found.append({**_row(claim, f"{rate:.2f}", 0, rate >= EXPORT_MIN), "limit": "≥ 1"})
-    return found
+        claim_rows.append({**_row(claim, f"{rate:.2f}", 0, rate >= EXPORT_MIN), "limit": "≥ 1"})
+    return claim_rows
 
 
 def _spark(rows: Sequence[Row], work: str) -> list[Row]:
@@ -57,7 +59,7 @@ def _to_numpy(row: Row) -> Row:
 
 
 def _marginal(ordered: Sequence[Row]) -> list[Row]:
-    """The cost of one event more, between each two sizes and the next."""
+    """The cost of one more event, between each size and the next larger one."""
     steps = [
         (low, high, (high["cpu_s"] - low["cpu_s"]) / (high["events"] - low["events"]) * 1e6)
         for low, high in pairwise(ordered)
@@ -65,9 +67,11 @@ def _marginal(ordered: Sequence[Row]) -> list[Row]:
     if len(steps) < 2:
         return []
     costs = [cost for _, _, cost in steps]
-    told = ", ".join(f"{cost:.3f} to {_millions(high)}" for _, high, cost in steps)
+    costs_text = ", ".join(f"{cost:.3f} to {_millions(high)}" for _, high, cost in steps)
     spread = max(costs) / min(costs) - 1 if min(costs) > 0 else float("inf")
-    claim = f"µs for one event more from {_millions(ordered[0])}: {told}; largest / least - 1"
+    claim = (
+        f"µs for one event more from {_millions(ordered[0])}: {costs_text}; largest / least - 1"
+    )
     return [_row(claim, f"{spread:.1%}", MARGINAL_SPREAD_MAX, spread <= MARGINAL_SPREAD_MAX)]
 
 

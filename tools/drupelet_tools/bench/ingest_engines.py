@@ -36,17 +36,17 @@ Digest = dict[str, list[int]]
 
 
 def main() -> None:
-    """Run one engine and print what it cost and what it made."""
+    """Run one engine; print its cost and the figures that it returned."""
     engine, corpus, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     run, stop = ENGINES[engine](corpus, out)
     started_cpu, started = process_tree.cpu_s(os.getpid()), time.monotonic()
     try:
-        told = run()
+        figures = run()
         wall_s = time.monotonic() - started
         cpu_s = process_tree.cpu_s(os.getpid()) - started_cpu
     finally:
         stop()
-    print(json.dumps({"startup_cpu_s": started_cpu, "cpu_s": cpu_s, "wall_s": wall_s, **told}))
+    print(json.dumps({"startup_cpu_s": started_cpu, "cpu_s": cpu_s, "wall_s": wall_s, **figures}))
 
 
 Run = tuple[Callable[[], dict[str, Any]], Callable[[], None]]
@@ -85,11 +85,13 @@ def columns(corpus: Path) -> pa.Table:
     """Every event of a whole corpus in order of device, boot and time."""
     listing = inputs.scan(inputs.find_files([corpus], corpus / "no lake"))
     plan = make_plan(listing, NOTHING, 1)
-    names = pc.unique(pa.chunked_array([one for g in plan.groups for one in g["device"].chunks]))
+    device_ids = pc.unique(
+        pa.chunked_array([part for g in plan.groups for part in g["device"].chunks])
+    )
     pieces = []
     for group in plan.groups:
         plain = Plain(group)
-        devices = pc.index_in(group["device"], value_set=names).to_numpy()
+        devices = pc.index_in(group["device"], value_set=device_ids).to_numpy()
         files = Files()
         for rows, chunk in read_chunks(plain, files):
             assert not chunk.damages, BLOCK_REASONS
@@ -247,7 +249,7 @@ _SUMMED = {
 
 def digest(out: Path) -> Digest:
     """Rows and sums of each table of a lake, or of a folder of Parquet files."""
-    found: Digest = {}
+    sums_by_table: Digest = {}
     lake = open_lake(out) if (out / TABLE).is_dir() else None
     for table, names in _SUMMED.items():
         if lake is None:
@@ -255,14 +257,14 @@ def digest(out: Path) -> Digest:
         else:
             rows = lake.read(table, list(names))
         if table == "state_time":
-            # Time that nothing accounts for is a row of ours only.
+            # Only our own ingest has rows for time that no state accounts for.
             rows = rows.filter(pc.greater_equal(rows["state"], 0))
         sums = [pc.sum(pc.cast(rows[name], pa.int64())).as_py() for name in names]
         if table == "state_time":
             products = pc.multiply(pc.cast(rows["state"], pa.int64()), rows["ms"].cast(pa.int64()))
             sums.append(pc.sum(products).as_py())
-        found[table] = [rows.num_rows, *sums]
-    return found
+        sums_by_table[table] = [rows.num_rows, *sums]
+    return sums_by_table
 
 
 ENGINES: dict[str, Callable[[Path, Path], Run]] = {

@@ -68,12 +68,12 @@ def measure(seed: int, say: Say) -> Iterator[Row]:
 def contents(root: Path) -> dict[str, pa.Table]:
     """Every table for the reader of a lake, in an order that does not depend on the run."""
     lake = open_lake(root)
-    found = {}
+    tables = {}
     for table in TABLES:
         if table not in INNER_TABLES:
             rows = lake.read(table)
-            found[table] = rows.sort_by([(name, "ascending") for name in rows.column_names])
-    return found
+            tables[table] = rows.sort_by([(name, "ascending") for name in rows.column_names])
+    return tables
 
 
 def _ingest(source: Path, root: Path) -> None:
@@ -81,11 +81,11 @@ def _ingest(source: Path, root: Path) -> None:
 
 
 def _row(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
-    found = contents(root)
-    differ = [table for table in wanted if not found[table].equals(wanted[table])]
-    rows = sum(table.num_rows for table in found.values())
-    told = f"{', '.join(differ)} differ" if differ else f"{rows:,} rows identical"
-    return {"claim": claim, "figure": told, "limit": "identical", "kept": not differ}
+    tables = contents(root)
+    differ = [table for table in wanted if not tables[table].equals(wanted[table])]
+    rows = sum(table.num_rows for table in tables.values())
+    figure = f"{', '.join(differ)} differ" if differ else f"{rows:,} rows identical"
+    return {"claim": claim, "figure": figure, "limit": "identical", "kept": not differ}
 
 
 def _kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random) -> int:

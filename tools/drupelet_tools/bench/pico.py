@@ -27,7 +27,7 @@ _URL = "uart:0?tx=0&rx=1&plain=1"
 _BOOT_S = 180
 _EXCHANGE_S = 600
 _BARE = "import gc\ngc.collect()\nprint(gc.mem_alloc(), gc.mem_free())"
-_ONE_HEAP = "a Pico's heap is what its image leaves"
+_FIXED_HEAP = "a Pico's heap is what its image leaves"
 
 
 def measure(set_name: str, progress: Callable[[str], None]) -> Row:
@@ -53,7 +53,7 @@ def measure(set_name: str, progress: Callable[[str], None]) -> Row:
         **kinsn_columns(count),
         "boot_ms": run["boot_ms"], "flash_programs_per_message": run["programs"] / (2 * MESSAGES),
         "flash_erases_per_message": run["erases"] / (2 * MESSAGES), "heap_min": None,
-        "why_not": {"heap_min": _ONE_HEAP},
+        "why_not": {"heap_min": _FIXED_HEAP},
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ _NAME = -1  # put behind them
 
 
 def _stats() -> dict[int, list[str]]:
-    found = {}
+    stats = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -25,8 +25,8 @@ def _stats() -> dict[int, list[str]]:
                 continue
             # The name may hold anything; what follows its bracket is numbers.
             head, _, numbers = text.rpartition(")")
-            found[int(folder.name)] = [*numbers.split(), head.partition("(")[2]]
-    return found
+            stats[int(folder.name)] = [*numbers.split(), head.partition("(")[2]]
+    return stats
 
 
 def _tree(root: int) -> dict[int, list[str]]:
@@ -35,26 +35,26 @@ def _tree(root: int) -> dict[int, list[str]]:
     children: dict[int, list[int]] = {}
     for pid, fields in stats.items():
         children.setdefault(int(fields[_PARENT]), []).append(pid)
-    queue, found = [root], {}
+    queue, tree = [root], {}
     while queue:
         pid = queue.pop()
         if pid in stats:
-            found[pid] = stats[pid]
+            tree[pid] = stats[pid]
         queue += children.get(pid, [])
-    return found
+    return tree
 
 
 def named(root: int, word: str) -> list[int]:
     """Descendants of a process with a word in their command line, parents first."""
-    found = []
+    pids = []
     for pid in _tree(root):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
         except OSError:
             continue
         if word in line and pid != root:
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def cpu_s(root: int) -> float:

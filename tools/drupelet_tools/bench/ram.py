@@ -111,7 +111,7 @@ class _Builds:
         self._arch = interpreter.arch
         self._sets: dict[tuple[str, str], tuple[Path, Built]] = {}
         self._files = 0
-        self.told: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.script_results: dict[tuple[str, str, str], dict[str, Any]] = {}
 
     def set(self, name: str, profile: str) -> tuple[Path, Built]:
         """A set with one profile, and all of them where it has all; its module path."""
@@ -228,16 +228,16 @@ class _Bench:
     def _once(
         self, script: str, config: Config, profile: str, settings: dict[str, Any]
     ) -> dict[str, Any]:  # fmt: skip
-        """What a script of two nodes says; it is the same for every set that has the code."""
+        """The answer of a script of two nodes; it is the same for every set that has the code."""
         key = (script, config.name, profile)
-        if key not in self._built.told:
-            self._built.told[key] = board.run(
+        if key not in self._built.script_results:
+            self._built.script_results[key] = board.run(
                 self._interpreter, self._built.all(), _PAIR_HEAP, script, settings
             )
-        return self._built.told[key]
+        return self._built.script_results[key]
 
     def _occasions(self, config: Config, profile: str, common: dict[str, Any]) -> Row:
-        """What the declared occasions allocate."""
+        """The bytes that the declared occasions allocate."""
         settings = common | {
             "stick": self._built.files(), "mqtt_port": self._port, "delivered": STATE_DELIVERED,
             "segment_size": SEGMENT_SIZE,

@@ -216,7 +216,7 @@ def rows() -> list[dict[str, object]]:
     """A row for each room, as `drupelet bench rooms --json` prints them."""
     lines = code_lines()
     known = CORE.modules()
-    found: list[dict[str, object]] = []
+    room_rows: list[dict[str, object]] = []
     for room, others in MAY_IMPORT.items():
         row: dict[str, object] = {
             "room": room,
@@ -226,7 +226,7 @@ def rows() -> list[dict[str, object]]:
             ),
             "may_import": " ".join(sorted(others)),
         }
-        found.append(row | {name: of_set.get(room, 0) for name, of_set in lines.items()})
+        room_rows.append(row | {name: of_set.get(room, 0) for name, of_set in lines.items()})
     outside: dict[str, object] = {
         "room": "boards and carriers", "modules": 0, "may_import": "all",
     }  # fmt: skip
@@ -238,4 +238,4 @@ def rows() -> list[dict[str, object]]:
         let_go[name] = of_set.pop(_LET_GO)
         whole[name] = sum(of_set.values())
         outside[name] = sum(lines for room, lines in of_set.items() if room not in MAY_IMPORT)
-    return [*found, outside, whole, let_go]
+    return [*room_rows, outside, whole, let_go]

@@ -108,21 +108,23 @@ def show(
     console = Console(width=None if sys.stdout.isatty() else _PAPER_WIDTH, highlight=False)
     for table in tables:
         if table.rows:
-            console.print(_made(table))
+            console.print(_rich_table(table))
             console.print()
     console.print(", ".join(f"{key} {value}" for key, value in machine().items() if value))
 
 
-def _made(table: Table) -> "rich.table.Table":
+def _rich_table(table: Table) -> "rich.table.Table":
     import rich.table
 
-    made = rich.table.Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+    rich_table = rich.table.Table(
+        title=table.title, title_justify="left", box=None, pad_edge=False
+    )
     for column in table.columns:
         justify: Literal["left", "right"] = "left" if column.text else "right"
-        made.add_column(column.head or column.name, justify=justify, no_wrap=not column.text)
+        rich_table.add_column(column.head or column.name, justify=justify, no_wrap=not column.text)
     for row in table.rows:
-        made.add_row(*(_cell(column, row, table.cells) for column in table.columns))
-    return made
+        rich_table.add_row(*(_cell(column, row, table.cells) for column in table.columns))
+    return rich_table
 
 
 def pick(columns: Sequence[Column], names: str) -> list[Column]:

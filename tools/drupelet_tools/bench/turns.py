@@ -1,8 +1,9 @@
-"""A board and its peer that take turns, so that what both do depends on nothing but each other.
+"""A board and its peer that take turns, so that their exchange does not depend on timing.
 
-The board's console carries a turn: `> MILLISECONDS HEX`, its clock and the bytes that its UART
-sent, which the board prints before it waits for a line of HEX, the bytes for its UART. The board's
-clock goes on by a fixed step in each turn and stands still meanwhile (on-board/turns.py).
+The turns go over the board's console. In each turn the board prints `> MILLISECONDS HEX`: its
+clock, and the bytes that its UART sent. Then it waits for a line of HEX, the bytes that its UART
+receives. The board's clock advances by a fixed step per turn and stands still in between
+(on-board/turns.py).
 """
 
 from drupelet_tools.bench.errors import BenchError
@@ -24,14 +25,14 @@ class TurnsLine(StreamTransport):
         self._machine = machine
         self._received = b""
         self._sent = bytearray()
-        self._begun_turns = False
+        self._has_turned = False
 
     def wait(self) -> bytes:
-        """One turn of the board. Raises BenchError where it has ended, BoardError."""
-        if self._begun_turns:
+        """Let the board take one turn. Raises BenchError if its program has ended, BoardError."""
+        if self._has_turned:
             self._machine.write(self._sent.hex().encode() + b"\n")
             self._sent.clear()
-        self._begun_turns = True
+        self._has_turned = True
         text = self._machine.wait_for(_MARK, _TURN_S, _PROMPT)
         if text.endswith(_PROMPT):
             raise BenchError(f"the board ended: {text[-200:].decode(errors='replace')}")

@@ -30,7 +30,10 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the end: what is raised in the hooks that a fork runs would be lost."""
+    """Delay Ctrl-C until the block ends.
+
+    An exception that is raised in the hooks that run at a fork would be lost.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:
         yield
@@ -46,7 +49,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def run_to_end(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """Run a command; its exit code and what it complains of. Ctrl-C leaves nothing running.
+    """Run a command; return its exit code and its standard error. Ctrl-C leaves nothing running.
 
     Raises subprocess.TimeoutExpired.
     """
@@ -58,19 +61,19 @@ def run_to_end(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
                     command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
                 )
             )
-        told = started[0].communicate(timeout=timeout_s)[1]
-        return started[0].returncode, told
+        error_text = started[0].communicate(timeout=timeout_s)[1]
+        return started[0].returncode, error_text
     finally:
         for process in started:
-            with process:  # waits for it, closes what it said
+            with process:  # waits for the process, and closes its pipes
                 process.kill()
 
 
 class Child:
     """A running process; `tell` gets (name, event) for each line of JSON that it prints.
 
-    It is asked to end by the line `stop` and the end of its input, or by SIGTERM if it listens
-    to that; then it is killed.
+    To end it, `Child` sends the line `stop` and closes its input, or sends SIGTERM if `by_signal`
+    is set; a process that does not end in time is killed.
     """
 
     def __init__(

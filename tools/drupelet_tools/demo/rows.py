@@ -48,15 +48,15 @@ def read_rows(path: Path, rows_max: int) -> Rows:
     if path.is_dir():
         raise InputError(f"--input {path}: is a folder; give a CSV or NDJSON file")
     if not path.is_file():
-        what = "not a regular file" if path.exists() else "no such file"
-        raise InputError(f"--input {path}: {what}; give a CSV or NDJSON file")
+        problem = "not a regular file" if path.exists() else "no such file"
+        raise InputError(f"--input {path}: {problem}; give a CSV or NDJSON file")
     names = path.name.lower().removesuffix(".gz")
     rows = Rows()
     try:
         with _open(path) as stream:
             lines = _Lines(stream, rows)
-            found = _csv(lines, rows) if names.endswith(".csv") else _ndjson(lines, rows)
-            for text in found:
+            texts = _csv(lines, rows) if names.endswith(".csv") else _ndjson(lines, rows)
+            for text in texts:
                 rows.texts.append(text)
                 if len(rows.texts) == rows_max:
                     break

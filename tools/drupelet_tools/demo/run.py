@@ -24,9 +24,9 @@ KILL_AFTER_READINGS = 8
 WALK_S = 1.0
 OFF_S = 2.0
 CONVERGE_S = 90.0
-# An emulated Pico takes in some hundred messages within this, on a machine that has other work.
+# An emulated Pico receives some hundred messages within this time, on a busy machine.
 PICO_S = 900.0
-PICO_SAID_EVERY_S = 20.0
+PICO_PROGRESS_EVERY_S = 20.0
 PULLS_TRIED_MAX = 4
 ROUND_TRIPS_MAX = 12
 
@@ -105,7 +105,9 @@ class Course:
         world.start()
         if world.pico is not None:
             # With nothing else to do it is quick at that: nobody has to wait for its readings.
-            world.wait_for(f"readings of {PICO}", lambda: self._pico_is_heard(world), PICO_S)
+            world.wait_for(
+                f"readings of {PICO}", lambda: self._is_pico_acknowledged(world), PICO_S
+            )
             self.tell(f"{PICO} has taken its {self.readings[PICO]} readings; now the others start")
         world.switch_on_all()
         world.wait_for("boards start", lambda: all(name in world.status for name in BOARDS), 20)
@@ -158,16 +160,16 @@ class Course:
         raise DemoError("the stick could not be pulled mid-write: C was too quick each time")
 
     def _until_equal(self, world: World) -> int:
-        """Carry the stick to and fro until every member says that it has everything.
+        """Carry the stick to and fro until every member reports that it has every message.
 
-        An emulated Pico, which takes longer, is left out. Returns how many messages there are.
+        It does not wait for an emulated Pico, which is slower. Returns the number of messages.
         """
         taken = [self._own(world, board, self.readings[board]) for board in BOARDS]
         self._walking(world, "last readings", lambda: all(done() for done in taken), 60)
         self.tell("last readings taken")
         world.put("the last word")
         total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
-        total += self.readings.get(PICO, 0)  # which the host had before there were others
+        total += self.readings.get(PICO, 0)  # the host had these before the other boards started
         for _ in range(ROUND_TRIPS_MAX):
             self._settle(world, total)
             self._round_trip(world)
@@ -178,7 +180,7 @@ class Course:
         self.tell(f"all members{others} have all {total} messages")
         return total
 
-    def _pico_is_heard(self, world: World) -> bool:
+    def _is_pico_acknowledged(self, world: World) -> bool:
         """Whether the host, its only neighbour, has acknowledged all readings of the Pico."""
         taken = self._own(world, PICO, self.readings[PICO])
         return taken() and world.status[PICO]["outstanding"] == 0
@@ -194,12 +196,12 @@ class Course:
             if time.monotonic() > end:
                 raise DemoError(f"{PICO}: {logged()} of {total} messages in {PICO_S:.0f} s")
             self.tell(f"{PICO} goes on in slow motion, and has {logged()} of {total} messages")
-            again = time.monotonic() + PICO_SAID_EVERY_S
+            again = time.monotonic() + PICO_PROGRESS_EVERY_S
 
             def ready(again: float = again) -> bool:
                 return logged() >= total or time.monotonic() > again
 
-            world.wait_for(f"{PICO}'s messages", ready, 2 * PICO_SAID_EVERY_S)
+            world.wait_for(f"{PICO}'s messages", ready, 2 * PICO_PROGRESS_EVERY_S)
         self.tell(f"{PICO} has all {total} messages, too")
 
     def _stop_pico(self, world: World, pico: PicoMember) -> None:
@@ -216,17 +218,17 @@ class Course:
         self.tell(f"{PICO}'s black box is at the host, and its log is read from its flash")
 
     def _walking(
-        self, world: World, what: str, done: Callable[[], bool], timeout_s: float
+        self, world: World, what: str, is_done: Callable[[], bool], timeout_s: float
     ) -> None:
         """Wait until `done`, and carry the stick when C has no room for what D brings."""
         for _ in range(ROUND_TRIPS_MAX):
             refused = self._refused(world)
 
             def ready(refused: int = refused) -> bool:
-                return done() or self._refused(world) > refused
+                return is_done() or self._refused(world) > refused
 
             world.wait_for(what, ready, timeout_s)
-            if done():
+            if is_done():
                 return
             self.tell("C's flash is full of what the stick has not taken yet")
             self._round_trip(world)
@@ -242,11 +244,13 @@ class Course:
         end = time.monotonic() + 4
         world.wait_for(
             "C and D agree",
-            lambda: self._pair_done(world) or self._equal(world, total) or time.monotonic() > end,
+            lambda: (
+                self._is_pair_equal(world) or self._equal(world, total) or time.monotonic() > end
+            ),
             10,
         )
 
-    def _pair_done(self, world: World) -> bool:
+    def _is_pair_equal(self, world: World) -> bool:
         return all(world.status[name].get("logged") == world.status["C"].get("logged")
                    for name in ("C", "D"))  # fmt: skip
 
@@ -304,13 +308,13 @@ class Course:
         self.tell("tables written; drawing the report")
         results = {
             name: {
-                "expected": one.expected,
-                "delivered": one.delivered,
-                "created": one.created,
-                "duplicates": one.duplicates,
-                "out_of_order": one.out_of_order,
+                "expected": log_state.expected,
+                "delivered": log_state.delivered,
+                "created": log_state.created,
+                "duplicates": log_state.duplicates,
+                "out_of_order": log_state.out_of_order,
             }
-            for name, one in held.items()
+            for name, log_state in held.items()
         }
         return report.write_report(self.folders.lake, self.folders.report, results)
 
@@ -322,20 +326,20 @@ class Course:
     ) -> None:  # fmt: skip
         devices = {device["name"]: device for device in figures["devices"]}
         members = []
-        for name, one in held.items():
+        for name, log_state in held.items():
             device = devices.get(name, {})
             limit = None if name == HOST else plan.HEAP_LIMIT
             if name == PICO:
-                limit = device["health"]["heap_limit"]  # as it said at its boot
+                limit = device["health"]["heap_limit"]  # as its black box has it from its boot
             members.append(
                 {
                     "name": name,
                     "kind": plan.KINDS[name],
                     "carrier": CARRIERS[name],
-                    "expected": one.expected,
-                    "delivered": one.delivered,
-                    "duplicates": one.duplicates,
-                    "out_of_order": one.out_of_order,
+                    "expected": log_state.expected,
+                    "delivered": log_state.delivered,
+                    "duplicates": log_state.duplicates,
+                    "out_of_order": log_state.out_of_order,
                     "heap_limit": limit,
                     "heap_peak": None if limit is None else limit - heap_low[name],
                     "interpreter": self._interpreter(name),
@@ -354,7 +358,7 @@ class Course:
             "lake": str(self.folders.lake),
             "report": str(self.folders.report),
         }
-        wrong = [name for name, one in held.items() if not one.right]
+        wrong = [name for name, log_state in held.items() if not log_state.right]
         if wrong:
             raise DemoError(f"{', '.join(wrong)}: not every message exactly once and in order")
 

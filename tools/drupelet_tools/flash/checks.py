@@ -67,10 +67,12 @@ def source_commit() -> str:
     """The commit of the clone that this command runs from; "" outside of one."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, check=False)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=_GIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return completed.stdout.strip() if completed.returncode == 0 else ""
 
 
 def source_version() -> str:

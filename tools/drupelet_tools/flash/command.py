@@ -101,9 +101,9 @@ def device(
 
     wish = Wish(name, group, link)
     order = steps.Order(target, home_of(home), board, set_name, wish, at, uart_of(uart), again)
-    done = steps.flash(order, Report(quiet=as_json))
+    flashed = steps.flash(order, Report(quiet=as_json))
     if as_json:
-        output.print_json(steps.fields(done))
+        output.print_json(steps.fields(flashed))
 
 
 @app.command()

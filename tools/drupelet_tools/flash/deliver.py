@@ -152,14 +152,14 @@ def deliver_rom(
         repl.call("rom", "let_go()")
         repl.call("rom", "erase(0)")
         missing = [*(n for n in missing if n), 0]
-    for done, number in enumerate(missing, 1):
+    for sent_count, number in enumerate(missing, 1):
         text = base64.b64encode(blocks[number])
         if repl.call("rom", f"put({number}, {text!r})") != digests[number]:
             raise FlashError(
                 f"{repl.device}: block {number} of its flash does not hold what was written to"
                 " it; repeat, or use another board"
             )
-        progress(done * block_size, len(missing) * block_size)
+        progress(sent_count * block_size, len(missing) * block_size)
     sent = len(missing) * block_size
     return Delivered(count, len(image), len(missing), sent)
 

@@ -116,14 +116,14 @@ def top_imports(text: str, known: Collection[str]) -> list[str]:
 
 
 def _in_order(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[str]) -> list[str]:
-    """The modules to join, each behind those that it imports. Packages stay what they are."""
+    """The modules to join, each after those that it imports. Packages are not joined."""
     order: list[str] = []
-    begun: set[str] = set()
+    visited: set[str] = set()
 
     def visit(name: str) -> None:
-        if name in begun:
+        if name in visited:
             return
-        begun.add(name)
+        visited.add(name)
         imported = top_imports(texts[name], texts)
         for other in imported:
             if other in apart:

@@ -92,19 +92,21 @@ def _number(value: ast.expr, known: Mapping[str, int]) -> int | None:
         if isinstance(node, ast.Constant) and type(node.value) is not int:
             return None
     code = compile(ast.fix_missing_locations(whole), "<constant>", "eval")
-    # Numbers and the operators of _ALLOWED: there is nothing to call.
+    # The expression holds only numbers and the operators of _ALLOWED, and no calls.
     return int(eval(code, {"__builtins__": {}}, dict(known)))  # noqa: S307
 
 
 def visible(tree: ast.Module, constants: Constants) -> dict[str, int]:
     """Constants that a module imports at its top level, by the names that it uses."""
-    found = {}
+    visible_constants = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in constants:
             for alias in node.names:
                 if alias.name in constants[node.module]:
-                    found[alias.asname or alias.name] = constants[node.module][alias.name]
-    return found
+                    visible_constants[alias.asname or alias.name] = constants[node.module][
+                        alias.name
+                    ]
+    return visible_constants
 
 
 def fold(name: str, text: str, constants: Constants) -> str:

@@ -16,18 +16,18 @@ class Report:
         self._quiet = quiet
 
     def note(self, text: str) -> None:
-        """A step that is done."""
+        """Print one finished step."""
         if not self._quiet:
             output.line(text)
 
     def table(self, checks: list[tuple[str, bool | None, str]]) -> None:
-        """The self-test."""
+        """Print the self-test's table."""
         if not self._quiet:
             table(("check", "result", "seen"), [(n, _RESULTS[p], seen) for n, p, seen in checks])
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar on standard error while something is sent; gone when it is done."""
+        """Show a progress bar on standard error while the block sends; remove it afterwards."""
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 

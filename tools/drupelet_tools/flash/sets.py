@@ -88,20 +88,20 @@ def resolve(choice: Choice) -> Choice:
     row = sets[choice.name]
     parts = {}
     for kind in ("profiles", "carriers"):
-        asked, offered = getattr(choice, kind), row[kind]
-        for name in asked:
+        wanted, offered = getattr(choice, kind), row[kind]
+        for name in wanted:
             if name not in offered:
                 raise BuildError(
                     f"set {choice.name} has no {kind[:-1]} {name}: one of {', '.join(offered)}"
                 )
         several = row.get("everything") or kind in row.get("several", ())
-        if not asked:
-            asked = offered if several else offered[:1]
-        elif len(asked) > 1 and not several:
+        if not wanted:
+            wanted = offered if several else offered[:1]
+        elif len(wanted) > 1 and not several:
             raise BuildError(
-                f"set {choice.name} takes one of the {kind}, not {len(asked)}: use set full"
+                f"set {choice.name} takes one of the {kind}, not {len(wanted)}: use set full"
             )
-        parts[kind] = tuple(asked)
+        parts[kind] = tuple(wanted)
     for name in choice.lacks:
         if name not in table()["lacks"]:
             known = ", ".join(table()["lacks"])
@@ -255,16 +255,16 @@ def _asks_what_runs_it(node: ast.stmt) -> bool:
 
 def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str]) -> dict[str, str]:
     """`roots`, what they import at their top, and the packages around them."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     queue = list(roots)
     while queue:
         name = queue.pop()
-        if name in found or name not in folded or name in skipped:
+        if name in texts or name not in folded or name in skipped:
             continue
-        found[name] = folded[name]
+        texts[name] = folded[name]
         queue += _imports(parsed(folded[name]).body, folded, skipped)
         queue += [name.rpartition(".")[0]] if "." in name else []
-    return dict(sorted(found.items()))
+    return dict(sorted(texts.items()))
 
 
 def _imports(body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]) -> Iterator[str]:
@@ -313,15 +313,15 @@ def modules(name: str, board: str) -> set[str]:
     return {*_closure(texts, roots, set()), *_closure(texts, roots, native)}
 
 
-def _check_lazy(choice: Choice, found: Mapping[str, str], row: Mapping[str, Any]) -> None:
+def _check_lazy(choice: Choice, texts: Mapping[str, str], row: Mapping[str, Any]) -> None:
     """Each import inside a function is a decision: sets.toml has to hold it."""
     known = {dotted(path): "" for _, path in board_sources(choice.board)}
-    decided = set(found) | row.get("without", {}).keys()
+    decided = set(texts) | row.get("without", {}).keys()
     for kind in ("profiles", "carriers"):
         decided.update(*(names for names in table()[kind].values()))
     own = table()["boards"][choice.board]
     decided.update(own["modules"], own.get("without", ()), *own.get("carriers", {}).values())
-    for name, text in found.items():
+    for name, text in texts.items():
         for node in walk(parsed(text)):
             wanted: list[str] = []
             if isinstance(node, ast.ImportFrom):

@@ -73,7 +73,7 @@ class Flashed:
 
 
 def flash(order: Order, report: Report) -> Flashed:
-    """Do it; raises FlashError, and what config, keys and carriers raise."""
+    """Flash the board; raises FlashError, and the errors of config, keys and carriers."""
     if order.set_name not in _SETS:
         raise FlashError(f"--set {order.set_name}: give {' or '.join(_SETS)}")
     settings.check_wish(order.wish, order.at)
@@ -84,7 +84,7 @@ def flash(order: Order, report: Report) -> Flashed:
     with BoardRepl(device) as repl:
         repl.enter()
         try:
-            done, peer, period_s = _make_member(order, home, repl, report)
+            flashed, peer, period_s = _make_member(order, home, repl, report)
         except CableError:
             raise
         except (DrupeletError, KeyboardInterrupt):
@@ -95,13 +95,16 @@ def flash(order: Order, report: Report) -> Flashed:
         report.note(f"waiting for a reading, which the board takes every {period_s:.0f} s")
     reading = alive.first_reading(config.load(order.home), peer, period_s)
     report.note(f"alive: first reading received from {peer.name}: {reading}")
-    return replace(done, reading=reading)
+    return replace(flashed, reading=reading)
 
 
 def _make_member(
     order: Order, home: config.Config, repl: BoardRepl, report: Report
 ) -> tuple[Flashed, config.Peer, float]:
-    """All but its first reading: what was done, the board as a peer, seconds between readings."""
+    """Do all steps but the last, which waits for the first reading.
+
+    Returns what was flashed, the board as a peer of the home, and the seconds between readings.
+    """
     device = repl.device
     facts = probe(repl)
     report.note(f"{device}: {facts.line}")
@@ -130,11 +133,11 @@ def _make_member(
     peer = board_keys.know(home, device, facts, wanted, order.at)
     keyed = board_keys.exchange(repl, config.load(order.home), peer, wanted, order.again)
     report.note("keys: exchanged and proved" if keyed else "keys: both sides have theirs")
-    done = Flashed(
+    flashed = Flashed(
         facts, peer.name, peer.id.hex(), code, facts.rom > 0, present != wanted, keyed, checks
     )
     period_s = int(wanted.get("sample_ms", wanted["epoch_ms"])) / 1000
-    return done, peer, period_s + (_HUNG_S if wanted.get("watchdog_ms") else 0)
+    return flashed, peer, period_s + (_HUNG_S if wanted.get("watchdog_ms") else 0)
 
 
 def _home(order: Order) -> config.Config:
@@ -219,17 +222,18 @@ def _starters(facts: Facts) -> dict[str, bytes]:
     return skip | {_main_path(facts): text.encode()}
 
 
-def fields(done: Flashed) -> dict[str, Any]:
+def fields(flashed: Flashed) -> dict[str, Any]:
     """For --json."""
     return {
-        "board": done.facts.port, "machine": done.facts.machine,
-        "micropython": ".".join(str(part) for part in done.facts.version),
-        "heap": done.facts.heap, "rom": done.facts.rom, "name": done.name, "id": done.id,
-        "in_place": done.in_place, "parts": done.code.parts, "bytes": done.code.size,
-        "parts_sent": done.code.parts_sent, "bytes_sent": done.code.sent,
-        "configured": done.configured, "keyed": done.keyed,
+        "board": flashed.facts.port, "machine": flashed.facts.machine,
+        "micropython": ".".join(str(part) for part in flashed.facts.version),
+        "heap": flashed.facts.heap, "rom": flashed.facts.rom,
+        "name": flashed.name, "id": flashed.id,
+        "in_place": flashed.in_place, "parts": flashed.code.parts, "bytes": flashed.code.size,
+        "parts_sent": flashed.code.parts_sent, "bytes_sent": flashed.code.sent,
+        "configured": flashed.configured, "keyed": flashed.keyed,
         "checks": [
-            {"check": row.name, "passed": row.passed, "seen": row.seen} for row in done.checks
+            {"check": row.name, "passed": row.passed, "seen": row.seen} for row in flashed.checks
         ],
-        "alive": True, "reading": done.reading,
+        "alive": True, "reading": flashed.reading,
     }  # fmt: skip

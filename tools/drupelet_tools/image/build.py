@@ -180,12 +180,12 @@ def _compile_program(sources: Sources, frozen: Path, folder: Path) -> bytes:
             ["ninja", "-C", str(folder), "firmware"],
         ):  # fmt: skip
             try:
-                done = subprocess.run(
+                completed = subprocess.run(
                     command, check=False, env=environment, stdout=output,
                     stderr=subprocess.STDOUT, timeout=_BUILD_TIMEOUT_S,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
                 raise BuildError(f"{command[0]} took more than 30 minutes, see {log}") from None
-            if done.returncode:
+            if completed.returncode:
                 raise BuildError(f"{command[0]} failed, see {log}")
     return (folder / "firmware.bin").read_bytes()

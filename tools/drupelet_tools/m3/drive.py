@@ -28,14 +28,14 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def _run(path: Path, wish: Mapping[str, object]) -> dict[str, str]:
-    done = subprocess.run(
+    completed = subprocess.run(
         [*micropython_command("x86"), "-X", "heapsize=16M", str(_SCRIPTS / "drive_files.py"),
          str(path)],
         input=json.dumps(wish) + "\n", capture_output=True, text=True, check=False,
         timeout=_TIMEOUT_S,
     )  # fmt: skip
-    if done.returncode:
-        reason = done.stderr.splitlines() or ["no reason"]
+    if completed.returncode:
+        reason = completed.stderr.splitlines() or ["no reason"]
         raise BuildError(f"{path} cannot be made or read as a drive: {reason[-1]}")
-    answer: dict[str, str] = json.loads(done.stdout)
+    answer: dict[str, str] = json.loads(completed.stdout)
     return answer

@@ -62,8 +62,8 @@ def compiled(name: str, text: str) -> bytes:
 
 def image_bytes(path: Path) -> int:
     """Bytes of flash that an image takes: code, frozen modules, and initial values of its RAM."""
-    done = _run([_COMPILER.replace("gcc", "size"), str(path)], "size")
-    text, data = done.splitlines()[-1].split()[:2]
+    size_output = _run([_COMPILER.replace("gcc", "size"), str(path)], "size")
+    text, data = size_output.splitlines()[-1].split()[:2]
     return int(text) + int(data)
 
 
@@ -123,17 +123,17 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], what: str) -> str:
+def _run(command: list[str], step: str) -> str:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S,
             env=os.environ | _ENVIRONMENT,
         )  # fmt: skip
     except FileNotFoundError:
         raise BuildError(f"{command[0]} is missing: run tools/setup --for-tests") from None
     except subprocess.TimeoutExpired:
-        raise BuildError(f"{what}: not done in {_BUILD_TIMEOUT_S} s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        raise BuildError(f"{what}: {(lines or done.stderr.splitlines() or ['no reason'])[0]}")
-    return done.stdout
+        raise BuildError(f"{step}: not done in {_BUILD_TIMEOUT_S} s") from None
+    if completed.returncode:
+        lines = [line for line in completed.stderr.splitlines() if "error" in line.lower()]
+        raise BuildError(f"{step}: {(lines or completed.stderr.splitlines() or ['no reason'])[0]}")
+    return completed.stdout

@@ -81,7 +81,7 @@ class Walked:
 
 
 def walk(image: Path, folder: Path, plan: Plan, say: Callable[[str], None] = print) -> Walked:
-    """Walk it all; raises DemoError when the time is up. `folder` is empty or not there."""
+    """Run the whole plan; raises DemoError when the time is up. `folder` is empty or missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         return _Walk(image, folder, plan, say, stack).run()
@@ -95,7 +95,7 @@ class _Walk:
         self.say = say
         self.folder = folder
         self.home = folder / HOST
-        self.begun = time.monotonic()
+        self.started_s = time.monotonic()
         self.result = Walked(expected=2 * plan.messages)
         self.rng = random.Random(plan.seed)
         self.stack = stack
@@ -130,7 +130,7 @@ class _Walk:
         if line is not console:
             line.close()
         self._judge()
-        self.result.seconds = time.monotonic() - self.begun
+        self.result.seconds = time.monotonic() - self.started_s
         return self.result
 
     def _wire(self, port: int) -> Wire:
@@ -159,15 +159,15 @@ class _Walk:
             BOARD, BOARD_ID, f"serial://{line.device}", "batch", _EPOCH_MS, "rp2040"
         )
         config.create(config.Config(self.home, HOST, HOST_ID, GROUP, 50, None, (peer,)))
-        done = subprocess.run(
+        completed = subprocess.run(
             _command(
                 "provision", "--home", str(self.home), BOARD, "--to", f"serial://{console.device}"
             ),
             capture_output=True, text=True, check=False, timeout=_PROVISION_S,
         )  # fmt: skip
-        if done.returncode:
-            raise DemoError(f"no keys for the Pico: {done.stderr.strip()}")
-        self.say(done.stdout.strip())
+        if completed.returncode:
+            raise DemoError(f"no keys for the Pico: {completed.stderr.strip()}")
+        self.say(completed.stdout.strip())
 
     def _start_agent(self) -> None:
         output = self.stack.enter_context((self.folder / "agent.log").open("wb"))
@@ -200,11 +200,12 @@ class _Walk:
             part = "torn"
         self.result.cuts[f"{event['kind']} {part}"] += 1
         self.say(
-            f"{time.monotonic() - self.begun:6.1f} s  power cut {number + 1}: {event['kind']}"
+            f"{time.monotonic() - self.started_s:6.1f} s  power cut {number + 1}: {event['kind']}"
             f" at {event['at']:#x}, {event['part']} of {event['size']} bytes"
         )
         self.pico.power_on()
-        self.pico.wait("usb")  # before that it hears nothing: all may be delivered already
+        # Until then the board does not react, and `_finish` may have nothing to wait for.
+        self.pico.wait("usb")
 
     def _finish(self) -> None:
         def settled() -> bool:
@@ -226,10 +227,11 @@ class _Walk:
         copy_folder(self.pico, "/log", self.folder / "board")
         logs = {BOARD: board_log(self.folder / "board"), HOST: host_log(self.home)}
         held = judge(logs)
-        self.result.delivered = {name: one.delivered for name, one in held.items()}
+        self.result.delivered = {name: log_state.delivered for name, log_state in held.items()}
         own = Counter({name: sum(message.own for message in log) for name, log in logs.items()})
         self.result.right = all(
-            one.right and one.expected == self.result.expected for one in held.values()
+            log_state.right and log_state.expected == self.result.expected
+            for log_state in held.values()
         ) and set(own.values()) == {self.plan.messages}
         console = (self.folder / "console.log").read_bytes()
         for line in console.split(b"\n"):
@@ -243,7 +245,7 @@ class _Walk:
             value = fact()
             if value:
                 return value
-            if time.monotonic() - self.begun > self.plan.seconds:
+            if time.monotonic() - self.started_s > self.plan.seconds:
                 raise DemoError(f"no {what} within {self.plan.seconds} s")
             time.sleep(_LOOK_S)
 

@@ -71,9 +71,9 @@ def channel(
     """Run one channel of SDS with repair until all logs are complete.
 
     Latency is from publishing to delivery; bytes are those of frames, each counted once, however
-    many hear it; `peak_mb` is the most memory after each tenth of the deliveries, and is told of
-    as that is reached. Exit code 1 when logs differ, a message comes twice, or 30 days after the
-    last was published do not do.
+    many hear it; `peak_mb` is the most memory after each tenth of the deliveries, printed when
+    that tenth is reached. Exit code 1 when logs differ, a message comes twice, or the logs are not
+    complete 30 days after the last message was published.
     """
     from drupelet_tools.sim.channels import Plan, run
 
@@ -83,7 +83,7 @@ def channel(
         participants, messages, online, loss, seed, size, kept=kept, ids=kept // 2,
         publish_ms=publish_ms, until_ms=publish_ms + 30 * 24 * 60 * _MINUTE_MS,
     )  # fmt: skip
-    result = run(plan, None if as_json else _told)
+    result = run(plan, None if as_json else _print_peak)
     row = _row(plan, result)
     if as_json:
         typer.echo(json.dumps(row, indent=2))
@@ -93,7 +93,7 @@ def channel(
         raise typer.Exit(1)
 
 
-def _told(tenth: int, peak_mb: float) -> None:
+def _print_peak(tenth: int, peak_mb: float) -> None:
     typer.echo(f"{tenth * 10:3} % of deliveries: {peak_mb} MB at most")
 
 

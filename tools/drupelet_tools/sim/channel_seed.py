@@ -1,7 +1,7 @@
 """A seed as an SDS channel: the kind `channel` of `drupelet sim run` (docs/simulator.md 1 and 2).
 
-Checked: everybody gets everything once and in one order (S2, L1), and S14: a participant's Lamport
-value never goes back, and stays 2^32 below the end of its 64 bits.
+It checks that every participant gets every message once and in one order (S2, L1), and S14: a
+participant's Lamport value never decreases, and stays 2^32 below the end of its 64 bits.
 """
 
 import hashlib
@@ -15,32 +15,32 @@ LAMPORT_MAX = (1 << 64) - (1 << 32)
 
 
 class _Watched(World):
-    """A world that looks at each clock after each frame."""
+    """A world that checks the participant's Lamport clock after each frame."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.checks = 0
-        self.got = 0
+        self.delivered = 0
         self.hash = hashlib.blake2s()
         self._values = [0] * plan.participants
 
-    def _poll(self, one: Participant) -> None:
-        super()._poll(one)
-        self._check(one)
+    def _poll(self, participant: Participant) -> None:
+        super()._poll(participant)
+        self._check(participant)
 
-    def _hear(self, one: Participant, frame: bytearray, size: int) -> None:
+    def _receive(self, participant: Participant, frame: bytearray, size: int) -> None:
         self.hash.update(frame[:size])
-        super()._hear(one, frame, size)
-        self._check(one)
+        super()._receive(participant, frame, size)
+        self._check(participant)
 
-    def _got(self, one: Participant, number: int) -> None:
+    def _note_delivery(self, participant: Participant, number: int) -> None:
         twice = self.result.twice
-        super()._got(one, number)
-        self.got += twice == self.result.twice
+        super()._note_delivery(participant, number)
+        self.delivered += twice == self.result.twice
 
-    def _check(self, one: Participant) -> None:
-        number = self.all.index(one)
-        value = int.from_bytes(one.channel.clock.value, "little")
+    def _check(self, participant: Participant) -> None:
+        number = self.all.index(participant)
+        value = int.from_bytes(participant.channel.clock.value, "little")
         self.checks += 1
         if not self._values[number] <= value < LAMPORT_MAX:
             text = f"its Lamport value was {self._values[number]}, and is {value}"
@@ -49,7 +49,7 @@ class _Watched(World):
 
 
 def draw_channel(seed: int) -> Plan:
-    """Some participants, seldom online, on a bad line."""
+    """Draw a channel of some participants, seldom online, on a lossy line."""
     random = Random(f"channel {seed}")
     return Plan(
         participants=3 + random.randrange(10),
@@ -58,31 +58,32 @@ def draw_channel(seed: int) -> Plan:
         loss=random.choice((0.0, 0.1, 0.3, 0.6)),
         seed=seed,
         size=random.choice((8, 60, 300)),
-        publish_ms=random.choice((300_000, 4 * 3_600_000)),  # more than can be acknowledged
+        # The shorter time publishes faster than acknowledgements come.
+        publish_ms=random.choice((300_000, 4 * 3_600_000)),
     )
 
 
 def run_channel(seed: int) -> Result:
-    """Run it until everybody has everything."""
+    """Run a seed until every participant has every message."""
     plan = draw_channel(seed)
     world = _Watched(plan)
     result = Result(seed, "channel")
     try:
-        found = world.run()
-        result.duplicated = found.twice
-        if found.twice:
-            raise Violation("S2", "world", f"{found.twice} messages came twice")
-        if found.done_ms < 0:
+        channel_result = world.run()
+        result.duplicated = channel_result.twice
+        if channel_result.twice:
+            raise Violation("S2", "world", f"{channel_result.twice} messages came twice")
+        if channel_result.done_ms < 0:
             raise Violation("L1", "world", f"not complete after {plan.until_ms} ms")
-        if not found.equal:
+        if not channel_result.equal:
             raise Violation("S2", "world", "the logs have different orders")
     except Violation as violation:
         result.violation, result.name = str(violation), violation.name
-    had = world.got
+    delivered = world.delivered
     result.device_years = plan.participants * world.now_ms / MS_PER_YEAR
     result.published = world.result.content
-    result.deliveries = had - result.published
-    result.lost = plan.messages * plan.participants - had
+    result.deliveries = delivered - result.published
+    result.lost = plan.messages * plan.participants - delivered
     result.invariant_checks = world.checks
     result.frames = world.result.frames
     result.digest = world.hash.hexdigest()[:32]

@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """What came of it."""
+    """The outcome of a simulation."""
 
     done_ms: int = -1  # -1: not all had everything in time
     frames: int = 0
@@ -104,7 +104,7 @@ class Participant:
         self.wakes_ms = 0
 
     def name_of(self, handle: int) -> bytes:
-        """What tells a kept message: its content's first 8 bytes."""
+        """The name of a message in the log: the first 8 bytes of its content."""
         size = self.channel.keeper.load(handle)
         decoder = self.channel.decoder
         assert size and decoder.open(self.channel.keeper.work, 0, size) == OK
@@ -118,11 +118,13 @@ class Participant:
 
 
 class World:
-    """Everybody and time."""
+    """All participants, and the simulated time."""
 
-    def __init__(self, plan: Plan, told: Callable[[int, float], None] | None = None) -> None:
+    def __init__(self, plan: Plan, on_peak: Callable[[int, float], None] | None = None) -> None:
         self.plan = plan
-        self._told = told  # of each tenth of the deliveries: which one, and the peak in MB
+        self._on_peak = (
+            on_peak  # called after each tenth of the deliveries: its number, peak in MB
+        )
         self.draw = random.Random(plan.seed)
         self.result = Result()
         self.now_ms = 0
@@ -148,7 +150,7 @@ class World:
         return (START_MS + self.now_ms) & _NOW_MASK
 
     def run(self) -> Result:
-        """Go on until everybody has everything, or time is over."""
+        """Run until every participant has every message, or the plan's time is over."""
         while self._heap and self._heap[0][0] <= self.plan.until_ms:
             self.now_ms, _, call = heapq.heappop(self._heap)
             call()
@@ -156,75 +158,82 @@ class World:
                 self.result.done_ms = self.now_ms
                 break
         result = self.result
-        result.logs = [one.log() for one in self.all]
-        result.syncs = sum(one.channel.syncs for one in self.all)
-        result.repairs = sum(one.channel.repaired for one in self.all)
+        result.logs = [participant.log() for participant in self.all]
+        result.syncs = sum(participant.channel.syncs for participant in self.all)
+        result.repairs = sum(participant.channel.repaired for participant in self.all)
         return result
 
     def _slot(self) -> None:
-        """Who is online in the next slot."""
-        for one in self.all:
-            one.online = self.draw.random() < self.plan.online
-            if one.online:
-                self._wake(one)
+        """Draw who is online in the next slot."""
+        for participant in self.all:
+            participant.online = self.draw.random() < self.plan.online
+            if participant.online:
+                self._wake(participant)
         self._at(self.now_ms + self.plan.slot_ms, self._slot)
 
     def _publish(self, number: int) -> None:
-        """One message of somebody who is online; later when there is nobody, or no room."""
-        present = [one for one in self.all if one.online]
+        """Publish a message of a participant that is online; later if none is, or has room."""
+        present = [participant for participant in self.all if participant.online]
         if present:
-            one = self.draw.choice(present)
+            participant = self.draw.choice(present)
             content = number.to_bytes(8, "big") + self.draw.randbytes(self.plan.size - 8)
-            if one.channel.publish(content, 0, len(content), self._clock_ms) > 0:
+            if participant.channel.publish(content, 0, len(content), self._clock_ms) > 0:
                 self.result.content += 1
                 self._published[number] = [self.now_ms, self.plan.participants]
-                self._got(one, number)
-                self._wake(one)
+                self._note_delivery(participant, number)
+                self._wake(participant)
                 if number + 1 < self.plan.messages:
                     at_ms = max(self._times_ms[number + 1], self.now_ms)
                     self._at(at_ms, lambda: self._publish(number + 1))
                 return
         self._at(self.now_ms + 10_000, lambda: self._publish(number))
 
-    def _wake(self, one: Participant) -> None:
+    def _wake(self, participant: Participant) -> None:
         """Poll a participant when its channel says so."""
-        wait_ms = one.channel.wake_ms(self._clock_ms)
+        wait_ms = participant.channel.wake_ms(self._clock_ms)
         due_ms = self.now_ms + wait_ms
-        if one.wakes_ms <= self.now_ms or due_ms < one.wakes_ms:
-            one.wakes_ms = due_ms
-            self._at(due_ms, lambda: self._poll(one))
+        if participant.wakes_ms <= self.now_ms or due_ms < participant.wakes_ms:
+            participant.wakes_ms = due_ms
+            self._at(due_ms, lambda: self._poll(participant))
 
-    def _poll(self, one: Participant) -> None:
-        if one.wakes_ms != self.now_ms or not one.online:
+    def _poll(self, participant: Participant) -> None:
+        if participant.wakes_ms != self.now_ms or not participant.online:
             return
-        one.wakes_ms = 0
+        participant.wakes_ms = 0
         frame = self._frame
-        while size := one.channel.poll_into(frame, self._clock_ms):
+        while size := participant.channel.poll_into(frame, self._clock_ms):
             self.result.frames += 1
             self.result.bytes_sent += size
             for other in self.all:
-                if other.online and other is not one and self.draw.random() >= self.plan.loss:
-                    self._hear(other, frame, size)
-        self._events(one)
-        self._at(self.now_ms + 1, lambda: self._wake(one))
+                if (
+                    other.online
+                    and other is not participant
+                    and self.draw.random() >= self.plan.loss
+                ):
+                    self._receive(other, frame, size)
+        self._events(participant)
+        self._at(self.now_ms + 1, lambda: self._wake(participant))
 
-    def _hear(self, one: Participant, frame: bytearray, size: int) -> None:
-        code = one.channel.receive(frame, size, self._clock_ms)
+    def _receive(self, participant: Participant, frame: bytearray, size: int) -> None:
+        code = participant.channel.receive(frame, size, self._clock_ms)
         assert code in (OK, E_CAPACITY), code
-        self._events(one)
-        self._wake(one)
+        self._events(participant)
+        self._wake(participant)
 
-    def _events(self, one: Participant) -> None:
-        while event := one.channel.next_event():
+    def _events(self, participant: Participant) -> None:
+        while event := participant.channel.next_event():
             if event in (EVENT_MESSAGE, EVENT_GAP):
-                self._got(one, int.from_bytes(one.name_of(one.channel.event_handle), "big"))
+                self._note_delivery(
+                    participant,
+                    int.from_bytes(participant.name_of(participant.channel.event_handle), "big"),
+                )
 
-    def _got(self, one: Participant, number: int) -> None:
+    def _note_delivery(self, participant: Participant, number: int) -> None:
         bit = 1 << (number & 7)
-        if one.has[number >> 3] & bit:
+        if participant.has[number >> 3] & bit:
             self.result.twice += 1
             return
-        one.has[number >> 3] |= bit
+        participant.has[number >> 3] |= bit
         self._missing -= 1
         state = self._published[number]
         late_ms = self.now_ms - state[0]
@@ -236,15 +245,15 @@ class World:
             self._note_memory()
 
     def _note_memory(self) -> None:
-        """The peak so far, once for each tenth of the deliveries."""
+        """Note the peak of memory so far, once for each tenth of the deliveries."""
         done = 10 - -(-self._missing * 10 // self._deliveries)
         if done > len(self.result.peak_mb):
             peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             self.result.peak_mb.append(round(peak_kb / 1024, 1))
-            if self._told is not None:
-                self._told(done, self.result.peak_mb[-1])
+            if self._on_peak is not None:
+                self._on_peak(done, self.result.peak_mb[-1])
 
 
-def run(plan: Plan, told: Callable[[int, float], None] | None = None) -> Result:
-    """Simulate one plan; `told` of the peak of memory after each tenth of the deliveries."""
-    return World(plan, told).run()
+def run(plan: Plan, on_peak: Callable[[int, float], None] | None = None) -> Result:
+    """Simulate one plan; `on_peak` is called with the peak of memory after each tenth."""
+    return World(plan, on_peak).run()

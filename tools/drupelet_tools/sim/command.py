@@ -170,9 +170,12 @@ def cuts(
     elif moment or again:
         raise typer.BadParameter("--moment and --again are of one step; name it with --step")
     else:
-        found = run_script(seed)
-        _show({name: getattr(found, name) for name in found.__dataclass_fields__}, as_json)
-        failed = bool(found.failures)
+        script_result = run_script(seed)
+        _show(
+            {name: getattr(script_result, name) for name in script_result.__dataclass_fields__},
+            as_json,
+        )
+        failed = bool(script_result.failures)
     if failed:
         raise typer.Exit(1)
 

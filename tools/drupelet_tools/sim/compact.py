@@ -1,16 +1,17 @@
-"""What a frame of `compact-1` says, read from docs/SPEC.md 3.5 alone: nothing of the core is here.
+"""A reader of `compact-1` frames, written from docs/SPEC.md 3.5 alone, without the core's code.
 
-`records(frame)` is what stands in one frame. `Ledger` hears every frame that leaves a node, keeps
-what each number and group index was given to, and so knows which messages a frame speaks of:
+`records(frame)` gives the records of one frame. `Ledger` reads every frame that leaves a node and
+keeps which message each number, and which group each index, stands for. So it can resolve the
+numbers in later frames to message ids:
 
-    ledger.leaves("a", "b", frame)     what a tells b; BrokenRuleError: a wrote what it must not
-    ledger.arrives("b", "a", frame)    what b may take from that frame of a's, once it is there
+    ledger.leaves("a", "b", frame)     the ids that a sends to b; BrokenRuleError if it may not
+    ledger.arrives("b", "a", frame)    the ids that b may take from a's frame when it arrives
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from drupelet_tools.sim.readers import Spoken, bsp_message_id
+from drupelet_tools.sim.readers import FrameIds, bsp_message_id
 
 KIND = 0x44
 _ACK, _MESSAGE, _OFFER, _REQUEST, _HELLO, _BASE, _GROUP, _EXTENDED = range(8)
@@ -28,7 +29,7 @@ _FOLD_AT = {_ACK: 8, _REQUEST: 4}
 
 
 class BrokenRuleError(ValueError):
-    """What a frame says, alone or after all that was said before, is not as it must be."""
+    """A frame breaks a rule of the profile, alone or together with the frames sent before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class IdSet:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Ids or prefixes; the first one has this number of the sender's, the next one the next."""
+    """Ids or prefixes. `number` is the sender's number of the first one; the others follow it."""
 
     generation: int
     number: int
@@ -80,7 +81,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A greeting; -1 where it does not ask or answer, no `sum` if nothing is outstanding."""
+    """A greeting. -1 where it does not ask or answer; an empty `sum` if nothing is outstanding."""
 
     generation: int
     answered: int
@@ -90,7 +91,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """UNKNOWN, SKETCH, FULL, or what is to come."""
+    """UNKNOWN, SKETCH, FULL, or a kind that a later version may define."""
 
     kind: int
     content: bytes
@@ -122,22 +123,22 @@ class _Frame:
         }
 
     def records(self) -> Iterator[Record]:
-        """Each record but BASE; BrokenRuleError at the first malformed one."""
+        """Yield each record except BASE; raises BrokenRuleError at the first malformed one."""
         while self._at < len(self._data):
             first = self._data[self._at]
             self._at += 1
-            found = self._readers[first >> 5](first & 31)
-            if found is not None:
-                yield found
+            record = self._readers[first >> 5](first & 31)
+            if record is not None:
+                yield record
 
     # --- pieces ---
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
         _must(end <= len(self._data), "a record ends behind the frame")
-        found = self._data[self._at : end]
+        piece = self._data[self._at : end]
         self._at = end
-        return found
+        return piece
 
     def _u16(self) -> int:
         return int.from_bytes(self._take(2), "big")
@@ -175,7 +176,7 @@ class _Frame:
 
     def _base(self, flags: int) -> None:
         if flags:
-            _must(self._based, "numbers are left out before any is named")
+            _must(self._based, "numbers are skipped before a BASE names one")
             self._number += flags
             return
         self._named(self._u16())
@@ -262,7 +263,7 @@ def _must(good: bool, text: str) -> None:
 def records(frame: bytes) -> Iterator[Record]:
     """The records of a frame of kind 0x44, in order, without BASE.
 
-    Raises BrokenRuleError behind the last one that stands.
+    Raises BrokenRuleError after the last well-formed record.
     """
     _must(bool(frame) and frame[0] == KIND, "another kind of frame")
     return _Frame(frame).records()
@@ -270,35 +271,36 @@ def records(frame: bytes) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class Numbers:
-    """What one node said to one peer in one generation."""
+    """The numbers and group indices that one node assigned for one peer in one generation."""
 
     ids: dict[int, bytes] = field(default_factory=dict)  # whole, or 8 bytes
     indices: dict[int, int] = field(default_factory=dict)  # number of a message sent -> index
     groups: dict[int, bytes] = field(default_factory=dict)
-    known: set[int] = field(default_factory=set)  # indices that the peer showed to know
-    past: bool = False  # its sender has had another store since
+    known: set[int] = field(default_factory=set)  # indices that the peer has shown it knows
+    past: bool = False  # the sender has changed its store since
 
 
-def _shown(numbers: Numbers, record: NumberSet) -> None:
-    """Who acknowledges messages knows the indices of their groups."""
+def _note_known_indices(numbers: Numbers, record: NumberSet) -> None:
+    """A peer that acknowledges messages knows the indices of their groups: note that."""
     if record.kind == _ACK:
         indices = (numbers.indices.get(number) for number in record.numbers)
         numbers.known.update(index for index in indices if index is not None)
 
 
 class Ledger:
-    """All that nodes told each other. `whole` finds the message that begins with a prefix."""
+    """The numbers of all senders. `whole` gives the id of the message with a prefix, or None."""
 
     def __init__(self, whole: Callable[[bytes], bytes | None]) -> None:
         self._whole = whole
-        # (who, to whom) -> generation -> its numbers; several if it came back with a new store.
-        self._said: dict[tuple[str, str], dict[int, list[Numbers]]] = {}
+        # (sender, receiver) -> generation -> its numbers. There are several `Numbers` of one
+        # generation when the sender used it again after it had changed its store.
+        self._numbers_sent: dict[tuple[str, str], dict[int, list[Numbers]]] = {}
         self._present: dict[tuple[str, str], int] = {}
         self._asked: dict[tuple[str, str], set[int]] = {}
 
     def reset(self, node: str) -> None:
-        """A node has another store: generations of its past may come back."""
-        for pair, generations in self._said.items():
+        """Note that a node changed its store: it may use generations of its past again."""
+        for pair, generations in self._numbers_sent.items():
             if pair[0] == node:
                 self._present.pop(pair, None)
                 for tables in generations.values():
@@ -307,99 +309,103 @@ class Ledger:
 
     # --- what leaves ---
 
-    def leaves(self, node: str, peer: str, frame: bytes) -> Spoken:
-        """What a frame of a node's tells the peer. BrokenRuleError: it should not have left."""
-        found = Spoken()
+    def leaves(self, node: str, peer: str, frame: bytes) -> FrameIds:
+        """The ids in a frame that a node sends to a peer; raises BrokenRuleError if it may not."""
+        frame_ids = FrameIds()
         here: set[int] = set()  # indices that this frame announces
         for record in records(frame):
             if isinstance(record, Group):
-                self._announced((node, peer), record)
+                self._note_group((node, peer), record)
                 here.add(record.index)
             elif isinstance(record, Message):
-                self._sent((node, peer), record, here, found)
+                self._note_message((node, peer), record, here, frame_ids)
             elif isinstance(record, Offer):
                 for number, id in enumerate(record.ids, record.number):
-                    self._numbered((node, peer), record.generation, number, id)
-                found.offers.extend(map(self._named, record.ids))
+                    self._note_number((node, peer), record.generation, number, id)
+                frame_ids.offers.extend(map(self._whole_id, record.ids))
             elif isinstance(record, NumberSet):
-                self._told((peer, node), record, found)
+                self._note_set((peer, node), record, frame_ids)
             elif isinstance(record, IdSet):
-                lists = found.acks if record.kind == _ACK else found.requests
-                lists.extend(map(self._named, record.ids))
+                lists = frame_ids.acks if record.kind == _ACK else frame_ids.requests
+                lists.extend(map(self._whole_id, record.ids))
             elif isinstance(record, Hello):
-                self._greeted(node, peer, record)
-                found.sums.append(record.sum)
-        return found
+                self._note_greeting(node, peer, record)
+                frame_ids.sums.append(record.sum)
+        return frame_ids
 
-    def _named(self, id: bytes) -> bytes:
-        """The message that an id or prefix stands for; itself if there is none."""
+    def _whole_id(self, id: bytes) -> bytes:
+        """The id of the message with this id or prefix; the prefix itself if none is known."""
         return id if len(id) == _ID else self._whole(id) or id
 
     def _numbers(self, pair: tuple[str, str], generation: int) -> Numbers:
-        """The numbers of a sender's generation, which is its present one from now on."""
-        tables = self._said.setdefault(pair, {}).setdefault(generation, [])
+        """The numbers of a generation; from now on it is the sender's present generation."""
+        tables = self._numbers_sent.setdefault(pair, {}).setdefault(generation, [])
         if self._present.get(pair) != generation:
-            _must(all(each.past for each in tables), f"generation {generation} comes back")
+            _must(all(numbers.past for numbers in tables), f"generation {generation} comes back")
             self._present[pair] = generation
             tables.append(Numbers())
         return tables[-1]
 
-    def _numbered(self, pair: tuple[str, str], generation: int, number: int, id: bytes) -> None:
+    def _note_number(self, pair: tuple[str, str], generation: int, number: int, id: bytes) -> None:
         numbers = self._numbers(pair, generation)
         before = numbers.ids.get(number, id)
         size = min(len(before), len(id))
         _must(before[:size] == id[:size], f"number {number} of {generation} for two messages")
         numbers.ids[number] = max(before, id, key=len)
 
-    def _announced(self, pair: tuple[str, str], record: Group) -> None:
+    def _note_group(self, pair: tuple[str, str], record: Group) -> None:
         groups = self._numbers(pair, record.generation).groups
         before = groups.setdefault(record.index, record.id)
         _must(before == record.id, f"index {record.index} for two groups")
 
-    def _sent(
-        self, pair: tuple[str, str], record: Message, here: set[int], found: Spoken
+    def _note_message(
+        self, pair: tuple[str, str], record: Message, here: set[int], frame_ids: FrameIds
     ) -> None:  # fmt: skip
         numbers = self._numbers(pair, record.generation)
         announced = record.index in here or record.index in numbers.known
         _must(announced, f"index {record.index} is not announced, nor known")
         group = numbers.groups[record.index]
         id = bsp_message_id(group, record.timestamp, record.body)
-        self._numbered(pair, record.generation, record.number, id)
+        self._note_number(pair, record.generation, record.number, id)
         numbers.indices[record.number] = record.index
-        found.groups.append(group)
-        found.messages.append(id)
+        frame_ids.groups.append(group)
+        frame_ids.messages.append(id)
 
-    def _told(self, pair: tuple[str, str], record: NumberSet, found: Spoken) -> None:
-        """A set of the numbers of pair[0], from pair[1]: all of them were given, and fold."""
-        tables = self._said.get(pair, {}).get(record.generation, [])
-        good = False
+    def _note_set(self, pair: tuple[str, str], record: NumberSet, frame_ids: FrameIds) -> None:
+        """Resolve a set that pair[1] sent of the numbers that pair[0] assigned.
+
+        Raises BrokenRuleError if a number was never assigned, or if the fold does not match.
+        """
+        tables = self._numbers_sent.get(pair, {}).get(record.generation, [])
+        is_known = False
         for numbers in reversed(tables):
             ids = self._folding(numbers, record)
             if ids is None:
                 continue
-            if not good:
-                (found.requests if record.kind == _REQUEST else found.acks).extend(ids)
-            good = True
-            # A generation that came back may number the same: the set is good in both.
-            _shown(numbers, record)
-        # Who heard both of a generation that came back may mix them: it does nothing there.
-        what = f"numbers {record.numbers} of {record.generation}"
-        _must(good or len(tables) > 1, f"{what} were not all given, or are not folded so")
+            if not is_known:
+                (frame_ids.requests if record.kind == _REQUEST else frame_ids.acks).extend(ids)
+            is_known = True
+            # A generation that was used twice may number the same messages: the set fits both.
+            _note_known_indices(numbers, record)
+        # If a generation was used twice, a peer that heard both may mix their numbers. The
+        # receiver ignores such a set.
+        set_text = f"numbers {record.numbers} of {record.generation}"
+        _must(is_known or len(tables) > 1, f"{set_text} were not all given, or are not folded so")
 
     def _folding(self, numbers: Numbers, record: NumberSet) -> list[bytes] | None:
-        """The ids of a set, if all its numbers were given and its fold is theirs."""
+        """The ids of a set; None if a number was not assigned or the fold does not match."""
         if any(number not in numbers.ids for number in record.numbers):
             return None
-        ids = [self._named(numbers.ids[number]) for number in record.numbers]
+        ids = [self._whole_id(numbers.ids[number]) for number in record.numbers]
         at = _FOLD_AT[record.kind]
         if any(len(id) < at + _FOLD for id in ids):
-            return ids  # of what was withdrawn since it was offered only a prefix is known
+            return ids  # a message that was withdrawn after its offer: only its prefix is known
         fold = 0
         for id in ids:
             fold ^= int.from_bytes(id[at : at + _FOLD], "big")
         return ids if fold.to_bytes(_FOLD, "big") == record.fold else None
 
-    def _greeted(self, node: str, peer: str, record: Hello) -> None:
+    def _note_greeting(self, node: str, peer: str, record: Hello) -> None:
         if record.generation >= 0:
             self._numbers((node, peer), record.generation)
             self._asked.setdefault((node, peer), set()).add(record.generation)
@@ -409,34 +415,34 @@ class Ledger:
 
     # --- what arrives ---
 
-    def arrives(self, node: str, peer: str, frame: bytes) -> Spoken:
-        """What a node may take from a frame of the peer's: sets only of its present numbers."""
-        found = Spoken()
+    def arrives(self, node: str, peer: str, frame: bytes) -> FrameIds:
+        """The ids that a node may take from a peer's frame, without sets of older generations."""
+        frame_ids = FrameIds()
         try:
             for record in records(frame):
-                self._arrived(node, peer, record, found)
+                self._collect(node, peer, record, frame_ids)
         except BrokenRuleError:
-            pass  # damaged on its way: what was read before stands
-        return found
+            pass  # damaged on the way: the records before the damage count
+        return frame_ids
 
-    def _arrived(self, node: str, peer: str, record: Record, found: Spoken) -> None:
+    def _collect(self, node: str, peer: str, record: Record, frame_ids: FrameIds) -> None:
         if isinstance(record, Message):
-            for numbers in self._said.get((peer, node), {}).get(record.generation, []):
+            for numbers in self._numbers_sent.get((peer, node), {}).get(record.generation, []):
                 if record.index in numbers.groups:
                     group = numbers.groups[record.index]
-                    found.groups.append(group)
-                    found.messages.append(bsp_message_id(group, record.timestamp, record.body))
+                    frame_ids.groups.append(group)
+                    frame_ids.messages.append(bsp_message_id(group, record.timestamp, record.body))
         elif isinstance(record, Offer):
-            found.offers.extend(map(self._named, record.ids))
+            frame_ids.offers.extend(map(self._whole_id, record.ids))
         elif isinstance(record, IdSet):
-            lists = found.acks if record.kind == _ACK else found.requests
-            lists.extend(map(self._named, record.ids))
+            lists = frame_ids.acks if record.kind == _ACK else frame_ids.requests
+            lists.extend(map(self._whole_id, record.ids))
         elif (
             isinstance(record, NumberSet) and self._present.get((node, peer)) == record.generation
         ):
-            numbers = self._said[node, peer][record.generation][-1]
-            lists = found.acks if record.kind == _ACK else found.requests
+            numbers = self._numbers_sent[node, peer][record.generation][-1]
+            lists = frame_ids.acks if record.kind == _ACK else frame_ids.requests
             ids = self._folding(numbers, record)
-            if ids is not None:  # told of one that came back since, it is good in this one, too
+            if ids is not None:  # also if the peer meant an earlier use of this generation
                 lists.extend(ids)
-                _shown(numbers, record)
+                _note_known_indices(numbers, record)

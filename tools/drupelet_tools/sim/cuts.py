@@ -90,13 +90,15 @@ def run_script(seed: int, every: int = 1) -> CutResult:
             if number % every:
                 continue
             again = 1 + number // RECOVERY_EVERY % RECOVERY_STEPS
-            one = run_plan(cut_plan(plan, step, moment, 0 if number % RECOVERY_EVERY else again))
+            if number % RECOVERY_EVERY:
+                again = 0
+            plan_result = run_plan(cut_plan(plan, step, moment, again))
             result.plans += 1
-            result.checks += one.invariant_checks
-            result.deliveries += one.deliveries
-            if one.violation:
+            result.checks += plan_result.invariant_checks
+            result.deliveries += plan_result.deliveries
+            if plan_result.violation:
                 result.failures.append(
                     f"drupelet sim cuts --seed {seed} --step {step} --moment {moment}"
-                    f" --again {0 if number % RECOVERY_EVERY else again}  # {one.violation}"
+                    f" --again {again}  # {plan_result.violation}"
                 )
     return result

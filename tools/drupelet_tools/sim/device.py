@@ -89,8 +89,8 @@ class Judge(DefaultClient):
         if not self._judges:
             return SHARE
         at = 1 + 32 * max(self.dependencies(reader), 0)
-        found = reader.read_into(at, self._first, 0, 1)
-        return INVALID if found == 1 and self._first[0] == BAD else SHARE
+        read_size = reader.read_into(at, self._first, 0, 1)
+        return INVALID if read_size == 1 and self._first[0] == BAD else SHARE
 
 
 class SimNode:

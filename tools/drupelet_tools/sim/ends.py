@@ -55,8 +55,8 @@ class End:
 
     __slots__ = (
         "accepted", "accepts", "carrier", "epoch_ms", "keys", "link", "mode",
-        "node", "number", "other", "peer", "profile", "queue", "room", "rotation", "said", "seal",
-        "size_max", "transport", "up", "visible", "wire",
+        "node", "number", "other", "peer", "profile", "queue", "recent_frames", "room", "rotation",
+        "seal", "size_max", "transport", "up", "visible", "wire",
     )  # fmt: skip
 
     link: "CoreLink"
@@ -78,7 +78,7 @@ class End:
         self.seal: Seal | None = None  # since this boot
         self.transport: Sealed | None = None  # around the wire, since this boot
         self.rotation: tuple[bytes, int] | None = None  # the new root and its generation
-        self.said: list[bytes] = []  # frames that left lately, before the seal
+        self.recent_frames: list[bytes] = []  # the last frames sent, as they were before the seal
         self.room: bytearray | None = None
         self.accepted: set[int] = set()  # sealed frames that were taken, as hashes
         self.up = True

@@ -151,22 +151,22 @@ class Explorer:
         """The steps from the first state to one that was reached."""
         if wanted == self.first():
             return []
-        came: dict[State, tuple[State, str]] = {}
+        reached_by: dict[State, tuple[State, str]] = {}
         level = [self.first()]
-        while level and wanted not in came:
+        while level and wanted not in reached_by:
             following = []
             for state in level:
                 try:
                     for move, after in self.successors(state):
-                        if after not in came:
-                            came[after] = (state, told(move))
+                        if after not in reached_by:
+                            reached_by[after] = (state, describe(move))
                             following.append(after)
                 except Violation:
                     continue
             level = following
         steps = []
-        while wanted in came:
-            wanted, text = came[wanted]
+        while wanted in reached_by:
+            wanted, text = reached_by[wanted]
             steps.append(text)
             if wanted == self.first():
                 break
@@ -325,8 +325,8 @@ class Explorer:
         return bool(views[node].hidden >> self.world.peers(node).index(peer) & 1)
 
 
-def told(move: Move) -> str:
-    """A step in words."""
+def describe(move: Move) -> str:
+    """Describe a step in words."""
     kind, node, argument, frame = move
     if kind in (HEAR, _AGAIN, _LOST):
         what = {HEAR: "arrives", _AGAIN: "arrives and stays under way", _LOST: "is lost"}[kind]
@@ -336,7 +336,7 @@ def told(move: Move) -> str:
 
 
 def spend(used: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """What is used of the bounds after one more step that counts."""
+    """The used part of the bounds after one more step that counts against them."""
     return (*used[:place], used[place] + 1, *used[place + 1 :])
 
 

@@ -45,16 +45,16 @@ def exhaust(
     if not as_json:
         heads = ("world", "states", "depth", "transitions", "node states", "ends", "settled")
         typer.echo(_COLUMNS.format(*heads, "seconds", "frontier"))
-    found = []
+    results = []
     for result in _run_all([each.name for each in worlds], jobs):
-        found.append(result)
+        results.append(result)
         if not as_json:
             _print_row(result)
     if as_json:
-        typer.echo(json.dumps([_row(result) for result in found], indent=2))
+        typer.echo(json.dumps([_row(result) for result in results], indent=2))
     else:
-        _print_sum(found)
-    if not all(result.closed and not result.violation for result in found):
+        _print_sum(results)
+    if not all(result.closed and not result.violation for result in results):
         raise typer.Exit(1)
 
 
@@ -67,7 +67,7 @@ def _run_all(names: list[str], jobs: int) -> "Iterator[Result]":
 
 
 def explore(name: str) -> "Result":
-    """What is found in the world of this name."""
+    """Explore the world with this name."""
     from drupelet_tools.sim.exhaust import Explorer
     from drupelet_tools.sim.exhaust_world import standard
 
@@ -93,7 +93,7 @@ def _row(result: "Result") -> dict[str, Any]:
 
 
 def _print_row(result: "Result") -> None:
-    said = "closed" if result.closed else result.violation or "open: too many states"
+    verdict = "closed" if result.closed else result.violation or "open: too many states"
     typer.echo(
         _COLUMNS.format(
             result.world.name,
@@ -104,7 +104,7 @@ def _print_row(result: "Result") -> None:
             result.ends,
             result.settled,
             f"{result.seconds:.1f}",
-            said,
+            verdict,
         )
     )
     typer.echo(f"    {result.world.bounds()}")
@@ -112,12 +112,12 @@ def _print_row(result: "Result") -> None:
         typer.echo(f"    {line}")
 
 
-def _print_sum(found: "list[Result]") -> None:
-    states = sum(result.states for result in found)
-    transitions = sum(result.transitions for result in found)
-    seconds = sum(result.seconds for result in found)
-    closed = sum(result.closed for result in found)
+def _print_sum(results: "list[Result]") -> None:
+    states = sum(result.states for result in results)
+    transitions = sum(result.transitions for result in results)
+    seconds = sum(result.seconds for result in results)
+    closed = sum(result.closed for result in results)
     typer.echo(
-        f"{closed} of {len(found)} worlds closed: {states} states, {transitions} transitions, "
+        f"{closed} of {len(results)} worlds closed: {states} states, {transitions} transitions, "
         f"{seconds:.0f} s of one core"
     )

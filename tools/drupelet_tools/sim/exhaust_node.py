@@ -88,11 +88,11 @@ class Frames:
 
     def number(self, frame: bytes) -> int:
         """The number of a frame."""
-        found = self._numbers.get(frame)
-        if found is None:
-            found = self._numbers[frame] = len(self.content)
+        number = self._numbers.get(frame)
+        if number is None:
+            number = self._numbers[frame] = len(self.content)
             self.content.append(frame)
-        return found
+        return number
 
 
 class Post:
@@ -249,10 +249,10 @@ class Machine:
 
     def moves(self, number: int) -> list[tuple[int, int, int, int]]:
         """(kind, argument, next state, frame) of all that a node in this state may do."""
-        found = self._moves.get(number)
-        if found is None:
-            found = self._moves[number] = self._find_moves(number)
-        return found
+        moves = self._moves.get(number)
+        if moves is None:
+            moves = self._moves[number] = self._find_moves(number)
+        return moves
 
     def _find_moves(self, number: int) -> list[tuple[int, int, int, int]]:
         world = self.world
@@ -287,11 +287,11 @@ class Machine:
     def step(self, number: int, kind: int, argument: int) -> tuple[int, int]:
         """Take a step; the next state, and the frame that was sent (0: none)."""
         key = (number, kind, argument)
-        found = self._steps.get(key)
-        if found is None:
-            found = self._steps[key] = self._take_step(number, kind, argument)
+        outcome = self._steps.get(key)
+        if outcome is None:
+            outcome = self._steps[key] = self._take_step(number, kind, argument)
             self.steps += 1
-        return found
+        return outcome
 
     def _take_step(self, number: int, kind: int, argument: int) -> tuple[int, int]:
         if kind == CRASH:

@@ -336,11 +336,11 @@ def _edges(random: Random, names: list[str]) -> list[tuple[str, str]]:
 
 def _joined(names: list[str], edges: list[tuple[str, str]]) -> bool:
     """Whether these nodes reach each other without any other's help."""
-    found = {names[0]}
+    reached = {names[0]}
     for _ in names:
-        found |= {b for a, b in edges if a in found and b in names}
-        found |= {a for a, b in edges if b in found and a in names}
-    return len(found) == len(names)
+        reached |= {b for a, b in edges if a in reached and b in names}
+        reached |= {a for a, b in edges if b in reached and a in names}
+    return len(reached) == len(names)
 
 
 def _carry(plan: Plan, random: Random, names: list[str]) -> None:

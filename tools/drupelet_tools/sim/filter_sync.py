@@ -57,7 +57,7 @@ class FilterSync:
         self._id = bytearray(32)
         self._known: list[tuple[int, bytes]] = []  # messages of the log up to `_known_to`
         self._known_to = 0
-        self.told = self.lacking = self.equal = 0
+        self.sent = self.lacking = self.equal = 0  # frames, messages, frames
 
     def meet(self) -> None:
         """Begin a contact: a checksum is due."""
@@ -76,7 +76,7 @@ class FilterSync:
         ids = [id for timestamp, id in self._messages() if subset.has(timestamp, id)]
         salt = bytes(self._draw(256) for _ in range(4))
         bloom = Filter.over([] if flags & SUM_ONLY else ids, salt, size_max - HEAD_SIZE)
-        self.told += 1
+        self.sent += 1
         size = put_into(
             frame, Available(self._prefix, flags, subset, len(ids), sum_of(ids), bloom)
         )

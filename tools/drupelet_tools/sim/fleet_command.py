@@ -54,18 +54,18 @@ def fleet(
         typer.echo(f"drupelet sim: {complaint}", err=True)
         raise typer.Exit(1)
     work = Workload(group, epoch * 1000, readings_per_day, days, _mode(mode))
-    begun = time.monotonic()
-    shown = sys.stderr.isatty()
+    started_s = time.monotonic()
+    is_terminal = sys.stderr.isatty()
 
     def say(done: int) -> None:
-        if shown:
+        if is_terminal:
             typer.echo(f"\r{done:,} of {nodes:,} nodes", err=True, nl=False)
 
     jobs = jobs or os.cpu_count() or 1
     total = run_fleet(nodes, work, seed, jobs, master, say)
-    if shown:
+    if is_terminal:
         typer.echo("", err=True)
-    _show(total, time.monotonic() - begun, jobs, as_json)
+    _show(total, time.monotonic() - started_s, jobs, as_json)
 
 
 def contacts(
@@ -82,19 +82,19 @@ def contacts(
     from drupelet_tools.sim.contacts import TraceError, read
     from drupelet_tools.sim.fleet import Workload, run_trace
 
-    begun = time.monotonic()
+    started_s = time.monotonic()
     try:
         trace = read(file)
     except TraceError as error:
         typer.echo(f"drupelet sim: {error}", err=True)
         raise typer.Exit(1) from None
     if trace.dropped:
-        left = (
+        complaint = (
             f"contacts that begin with the last line's time last no time: {trace.dropped} left out"
         )
-        typer.echo(f"drupelet sim: {file}: {left}", err=True)
+        typer.echo(f"drupelet sim: {file}: {complaint}", err=True)
     total = run_trace(trace, Workload(0, epoch * 1000, readings_per_day, 1, _mode(mode)), seed)
-    _show(total, time.monotonic() - begun, 0, as_json)
+    _show(total, time.monotonic() - started_s, 0, as_json)
 
 
 def _mode(name: str) -> int:

@@ -57,7 +57,7 @@ def parsers_of(interpreter: str) -> tuple[str, ...]:
 
 
 def fuzz(frames: int, interpreter: str, seed: int, parsers: list[str]) -> list[dict[str, Any]]:
-    """One row per parser: what became of its frames, their rate, heap in use early and late.
+    """One row per parser: how far its frames got, their rate, heap in use early and late.
 
     Raises FuzzError.
     """
@@ -68,12 +68,12 @@ def fuzz(frames: int, interpreter: str, seed: int, parsers: list[str]) -> list[d
     if unknown:
         raise FuzzError(f"{', '.join(sorted(unknown))}: one of {', '.join(here)}")
     wanted = [parser for parser in here if not parsers or parser in parsers]
-    # Beginning costs more than a few frames do: then a process has several parsers.
+    # To start a process takes longer than a few frames do: then one process runs several parsers.
     count = 1 if frames > _SHORT_MAX else -(-len(wanted) // _SHORT_PROCESSES)
     parts = [wanted[at : at + count] for at in range(0, len(wanted), count)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = pool.map(lambda part: _some(part, frames, interpreter, seed), parts)
-        return [row for rows in found for row in rows]
+        row_lists = pool.map(lambda part: _some(part, frames, interpreter, seed), parts)
+        return [row for rows in row_lists for row in rows]
 
 
 def shallow(row: dict[str, Any]) -> str:
@@ -112,19 +112,19 @@ def _some(parsers: list[str], frames: int, interpreter: str, seed: int) -> list[
             raise FuzzError(str(error)) from error
         folders += os.pathsep + str(SCRIPT.parent)
     task = json.dumps({"parsers": parsers, "frames": frames, "seed": seed})
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, str(SCRIPT)], input=task + "\n", capture_output=True, text=True,
         timeout=SECONDS_MAX, check=False,
         env=os.environ | {"PYTHONPATH": folders, "MICROPYPATH": folders, "PYTHONHASHSEED": "0"},
     )  # fmt: skip
-    rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode or len(rows) < len(parsers):
-        told = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
+    rows: list[dict[str, Any]] = [json.loads(line) for line in completed.stdout.splitlines()]
+    if completed.returncode or len(rows) < len(parsers):
+        error_lines = (completed.stderr or completed.stdout).strip().splitlines() or ["no answer"]
         where = parsers[min(len(rows), len(parsers) - 1)]
-        raise FuzzError(f"{where} on {interpreter}: {' | '.join(told[-3:])}")
-    most = GROWTH_MAX if frames > _SHORT_MAX else _GROWTH_SHORT_MAX
+        raise FuzzError(f"{where} on {interpreter}: {' | '.join(error_lines[-3:])}")
+    growth_max = GROWTH_MAX if frames > _SHORT_MAX else _GROWTH_SHORT_MAX
     for row in rows:
         row["interpreter"] = interpreter
-        if row["heap_late"] - row["heap_early"] > most:
+        if row["heap_late"] - row["heap_early"] > growth_max:
             raise FuzzError(f"{row['parser']} on {interpreter}: the heap grew: {row}")
     return rows

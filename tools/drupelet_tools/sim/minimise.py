@@ -71,11 +71,11 @@ def spans(numbers: list[int]) -> str:
 
 def parse_spans(text: str) -> set[int]:
     """The numbers of such a text; raises ValueError with the remedy."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(",") if text not in ("", "none") else ():
         first, _, last = part.partition("-")
         last = last or first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= STEP_MAX):
             raise ValueError(f"write steps as 1-4,7, up to {STEP_MAX}, not {text[:40]!r}")
-        found.update(range(int(first), int(last) + 1))
-    return found
+        numbers.update(range(int(first), int(last) + 1))
+    return numbers

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from drupelet_tools.sim import compact
-from drupelet_tools.sim.readers import Spoken, read
+from drupelet_tools.sim.readers import FrameIds, read
 
 # A peer that was heard at most so many epochs ago is asked every second epoch (docs/SPEC.md 10.1).
 HEARD_EPOCHS_MAX = 16
@@ -59,7 +59,7 @@ class View:
     held: dict[bytes, None] = field(default_factory=dict)  # acknowledged since the last boot
     unpromised: dict[bytes, None] = field(default_factory=dict)
     had: set[bytes] = field(default_factory=set)  # before its store was lost
-    told: set[bytes] = field(default_factory=set)  # acknowledged or offered to somebody, ever
+    claimed: set[bytes] = field(default_factory=set)  # acknowledged or offered to somebody, ever
     stored: set[bytes] = field(default_factory=set)  # found in its log since the last boot
     judges: bool = True
 
@@ -175,9 +175,9 @@ class Oracle:
         """True unless a message depends on invalid ones which are gone: nobody can judge it."""
         return message.invalid and not any(parent in self.gone for parent in message.parents)
 
-    def content(self, node: str, id: bytes, made: bytes) -> None:
-        """The id that what is in a store has, beside the one that it goes by."""
-        self._check("S3", node, id == made, id, "its content is another")
+    def content(self, node: str, id: bytes, computed_id: bytes) -> None:
+        """S3: the id computed from a message's content in a store equals the id of its record."""
+        self._check("S3", node, id == computed_id, id, "its content is another")
 
     def confirmed(self, node: str) -> None:
         """Everything given so far is confirmed, and that is durable."""
@@ -284,7 +284,7 @@ class Oracle:
         view = self.views[node]
         self._ledger.reset(node)
         self.resets.add(node)
-        view.had |= view.given | view.told
+        view.had |= view.given | view.claimed
         view.given = {id for id in self.messages if holds(id)}
         view.again = set(view.given)
         for past in (view.open, view.held, view.unpromised):
@@ -309,7 +309,7 @@ class Oracle:
         self.shown.update((node, peer))
         view = self.views[node]
         # What the peer acknowledged may be pending there.
-        has = self.views[peer].given | self.views[peer].told - self.views[peer].had
+        has = self.views[peer].given | self.views[peer].claimed - self.views[peer].had
         for id, message in self.messages.items():
             had = message.group == group and (message.author == node or id in view.given)
             if had and id not in has and not holds(id):
@@ -340,15 +340,15 @@ class Oracle:
 
         `accepts`: groups of which it may acknowledge what it takes, and not more.
         """
-        spoken = self._leaving(node, peer, frame) if self.reads_frames else None
-        if spoken is None:
+        frame_ids = self._leaving(node, peer, frame) if self.reads_frames else None
+        if frame_ids is None:
             return
         view = self.views[node]
-        self._isolation(node, peer, (*spoken.offers, *spoken.messages), visible)
-        self._isolation(node, peer, spoken.acks, visible | accepts)
-        view.told.update(spoken.acks, spoken.offers)
-        self._note_gone(node, peer, frame, spoken)
-        for id in spoken.acks:
+        self._isolation(node, peer, (*frame_ids.offers, *frame_ids.messages), visible)
+        self._isolation(node, peer, frame_ids.acks, visible | accepts)
+        view.claimed.update(frame_ids.acks, frame_ids.offers)
+        self._note_gone(node, peer, frame, frame_ids)
+        for id in frame_ids.acks:
             self.checks += 1
             if volatile(id):
                 raise Violation("S3", node, f"{id.hex()[:12]} acknowledged before it is durable")
@@ -358,13 +358,13 @@ class Oracle:
             view.held[id] = None
             if len(view.held) > HELD_MAX:
                 del view.held[next(iter(view.held))]
-        for total in spoken.sums:
+        for total in frame_ids.sums:
             self._outstanding(node, peer, total, visible, finds)
-        for id in spoken.requests:
+        for id in frame_ids.requests:
             good = id not in view.deleted or node in self.shown
             self._check("S5", node, good, id, "deleted, and asked for again")
-        self.sent.setdefault((node, peer), set()).update(spoken.messages)
-        for id in spoken.messages:
+        self.sent.setdefault((node, peer), set()).update(frame_ids.messages)
+        for id in frame_ids.messages:
             message = self.messages.get(id)
             if message is None:
                 raise Violation("S6", node, f"{id.hex()[:12]} was never published")
@@ -376,16 +376,16 @@ class Oracle:
             if epoch_ms:
                 self._paced(node, peer, id, epoch_ms)
 
-    def _note_gone(self, node: str, peer: str, frame: bytes, spoken: Spoken) -> None:
+    def _note_gone(self, node: str, peer: str, frame: bytes, frame_ids: FrameIds) -> None:
         """An id that is acknowledged twice in a row is gone there, which is allowed after so many
         questions: what depends on it may come without it."""
         ends = node, peer
-        if spoken.segments and len(frame) == QUESTION_SIZE:
+        if frame_ids.segments and len(frame) == QUESTION_SIZE:
             self.questions[ends] = self.questions.get(ends, 0) + 1
         if self.questions.get(ends, 0) >= QUESTIONS_MAX:
-            self.gone.update(id for id, again in pairwise(spoken.acks) if id == again)
+            self.gone.update(id for id, again in pairwise(frame_ids.acks) if id == again)
 
-    def _leaving(self, node: str, peer: str, frame: bytes) -> Spoken | None:
+    def _leaving(self, node: str, peer: str, frame: bytes) -> FrameIds | None:
         """W1: what leaves in `compact-1` is as the specification has it."""
         if frame[0] != compact.KIND:
             return read(frame)
@@ -395,7 +395,7 @@ class Oracle:
         except compact.BrokenRuleError as broken:
             raise Violation("W1", node, f"to {peer}: {broken}, in {frame.hex()}") from broken
 
-    def arrives(self, node: str, peer: str, frame: bytes) -> Spoken | None:
+    def arrives(self, node: str, peer: str, frame: bytes) -> FrameIds | None:
         """What a node may take from a frame of a peer's."""
         if frame[0] == compact.KIND:
             return self._ledger.arrives(node, peer, frame)
@@ -403,11 +403,11 @@ class Oracle:
 
     def learned(self, node: str, peer: str, frame: bytes, ids: Iterable[bytes]) -> None:
         """S4: since this frame came, a node counts these as held by the peer."""
-        spoken = self.arrives(node, peer, frame) or Spoken()
-        # What it sent before may have waited for its parents outside of the slots.
-        told = {*spoken.acks, *spoken.offers, *self.sent.get((peer, node), ())}
+        frame_ids = self.arrives(node, peer, frame) or FrameIds()
+        # A message that the peer sent before may have waited outside the slots for its parents.
+        claimed = {*frame_ids.acks, *frame_ids.offers, *self.sent.get((peer, node), ())}
         for id in ids:
-            good = id in told or id[:PREFIX_SIZE] in spoken.segments
+            good = id in claimed or id[:PREFIX_SIZE] in frame_ids.segments
             self._check("S4", node, good, id, f"counts as held by {peer}, which did not say so")
 
     def _isolation(self, node: str, peer: str, ids: Iterable[bytes], visible: set[bytes]) -> None:
@@ -433,11 +433,11 @@ class Oracle:
                 message = self.messages.get(id)
                 if message is None or message.group not in visible or message.invalid:
                     continue
-                known = id in there.given or id in there.told or id in self.gone
+                known = id in there.given or id in there.claimed or id in self.gone
                 if not known and id not in view.deleted:
                     raise Violation("W1", node, f"{id.hex()[:12]} is outstanding at {peer}")
             return
-        # What was found once this boot is not looked for again: to look into a log is dear.
+        # A message found once since this boot is not searched again: a search of a log is slow.
         has = (
             id for id, each in self.messages.items()
             if each.group in visible and (id in view.stored or finds(id))

@@ -83,17 +83,17 @@ def setting_of(simulation: int, protocol: str, people: int, window_s: int) -> Se
     )  # fmt: skip
 
 
-def run_one(work: tuple[Setting, int]) -> Outcome:
+def run_seed(work: tuple[Setting, int]) -> Outcome:
     """One seed of one setting."""
     setting, seed = work
-    begun = time.process_time()
+    started_s = time.process_time()
     if setting.protocol == "naive":
         outcome = paper_naive.run(setting, seed)
     elif setting.protocol in SDS:
         outcome = paper_sds.run(setting, seed)
     else:
         outcome = PaperWorld(setting, seed).run()
-    outcome.cpu_s = time.process_time() - begun
+    outcome.cpu_s = time.process_time() - started_s
     return outcome
 
 
@@ -119,7 +119,7 @@ def answer(
     while True:
         first = len(outcomes)
         outcomes += runs([(setting, seed) for seed in range(first, first + seeds)])
-        # What costs and latencies are of; a seed that delivers nothing has none.
+        # Costs and latencies are means over these seeds; a seed that delivers nothing has neither.
         some = [outcome for outcome in outcomes if outcome.latencies]
         spent = [outcome.multiplier_bytes for outcome in some]
         late = [_quantile(sorted(outcome.latencies), 0.9) for outcome in some]
@@ -133,12 +133,12 @@ def answer(
         simulation, NAMES[simulation], setting.protocol, setting.people,
         setting.window_ticks * TICK_MS // 1000, len(outcomes),
         round(statistics.mean(outcome.delivered for outcome in outcomes), 4),
-        _rounded(_mean([one.copies / len(one.latencies) for one in some]), 2),
+        _rounded(_mean([outcome.copies / len(outcome.latencies) for outcome in some]), 2),
         _rounded(_mean([outcome.multiplier_records for outcome in some]), 2),
         _rounded(_mean(spent), 2), _rounded(interval(spent), 3),
-        _rounded(_mean([statistics.median(one.latencies) for one in some]) * hours, 2),
+        _rounded(_mean([statistics.median(outcome.latencies) for outcome in some]) * hours, 2),
         _rounded(_mean(late) * hours, 2), _rounded(interval(late) * hours, 2),
-        round(sum(one.cpu_s for one in outcomes), 1),
+        round(sum(outcome.cpu_s for outcome in outcomes), 1),
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def workers(jobs: int, master: str) -> Iterator[Runs]:
     with multiprocessing.get_context("spawn").Pool(jobs, collect_seldom) as pool:
 
         def run_here(work: Work) -> list[Outcome]:
-            return pool.map(run_one, work, 1)
+            return pool.map(run_seed, work, 1)
 
         yield run_here
 
@@ -197,7 +197,7 @@ def _on_spark(master: str, partitions: int) -> Iterator[Runs]:
         context = session.sparkContext
 
         def run_there(work: Work) -> list[Outcome]:
-            return context.parallelize(work, min(partitions, len(work))).map(run_one).collect()
+            return context.parallelize(work, min(partitions, len(work))).map(run_seed).collect()
 
         yield run_there
     finally:

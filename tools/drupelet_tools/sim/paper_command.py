@@ -101,11 +101,11 @@ def _named(number: int, protocols: Sequence[str] | None) -> list[str]:
 def _check(chosen: Sequence[int], protocols: Sequence[str]) -> None:
     from drupelet_tools.sim import paper as work
 
-    known = sorted({one for number in chosen for one in work.KNOWN[number]})
+    known = sorted({name for number in chosen for name in work.KNOWN[number]})
     for name in protocols:
         if name not in known:
-            told = f"no protocol {name} in these simulations: one of {', '.join(known)}"
-            typer.echo(f"drupelet sim: {told}", err=True)
+            complaint = f"no protocol {name} in these simulations: one of {', '.join(known)}"
+            typer.echo(f"drupelet sim: {complaint}", err=True)
             raise typer.Exit(1)
 
 
@@ -137,8 +137,8 @@ def _record(path: Path, rows: "Sequence[Answer]") -> None:
 
     try:
         put(path, rows, "drupelet " + " ".join(sys.argv[1:]))
-    except RecordError as told:
-        typer.echo(f"drupelet sim: {told}", err=True)
+    except RecordError as complaint:
+        typer.echo(f"drupelet sim: {complaint}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -1,7 +1,7 @@
-"""Tables of the paper's simulations, put where a document has room for them.
+"""Puts tables of the paper's simulations into a document.
 
-A document has a pair of lines for each simulation, `<!-- paper 3 -->` and `<!-- paper end -->`;
-what stands between them is replaced.
+The document has a pair of lines for each simulation, `<!-- paper 3 -->` and `<!-- paper end -->`.
+The text between them is replaced.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ _HEAD = (
 
 
 class RecordError(Exception):
-    """A document that cannot be written into; one line that says why."""
+    """The document cannot be read or written, or has no place for a table."""
 
 
 def record(path: Path, rows: Sequence[Answer], command: str) -> None:
@@ -29,12 +29,12 @@ def record(path: Path, rows: Sequence[Answer], command: str) -> None:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from None
-    made = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}"
+    origin = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}"
     for simulation in NAMES:
         mine = [row for row in rows if row.simulation == simulation]
         if mine:
             text = _put(
-                text, path, simulation, f"{made}; {mine[0].people} people.\n\n{table(mine)}"
+                text, path, simulation, f"{origin}; {mine[0].people} people.\n\n{table(mine)}"
             )
     try:
         path.write_text(text, encoding="utf-8")
@@ -63,20 +63,20 @@ def _cell(value: float | None) -> str:
 
 def _put(text: str, path: Path, simulation: int, what: str) -> str:
     mark = f"<!-- paper {simulation} -->"
-    head, begun, rest = text.partition(mark)
-    _, ended, tail = rest.partition(_END)
-    if not begun or not ended:
+    head, start_mark, rest = text.partition(mark)
+    _, end_mark, tail = rest.partition(_END)
+    if not start_mark or not end_mark:
         raise RecordError(f"{path} has no lines {mark} and {_END}: add them where the table goes")
     return f"{head}{mark}\n{what}\n{_END}{tail}"
 
 
 def _commit() -> str:
-    """The commit that ran, with a + when files differ from it."""
+    """The commit of this code, with a + when files differ from it."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             ["git", "describe", "--always", "--dirty=+"],
             capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return told.stdout.strip()
+    return completed.stdout.strip()

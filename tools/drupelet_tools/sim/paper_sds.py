@@ -1,9 +1,10 @@
 """SDS in the mobile paper's simulations: one channel of the core for each, on one broadcast.
 
 The contacts, messages and accounts are those of `paper_world`; a frame counts once, however many
-hear it. Nobody calls, and nobody knows who is there: the channel sends when its own times say so.
-The mailserver is a store node that hears 90 % of the time. Who comes online asks it for what came
-since it was last answered, at every tick until it is.
+members receive it. Members do not call each other and do not know who is online: the channel sends
+when its own timers are due. The mailserver is a store node that is online 90 % of the time. A
+member that comes online asks it at every tick for the messages since its last answer, until it
+answers.
 """
 
 import random
@@ -30,7 +31,7 @@ from drupelet_tools.sim.paper_world import (
 # sooner, and without, it is the resending of what nobody acknowledges that goes on.
 TICKS_MAX = 4 * 2_880
 TICKS_MAX_OF_TWO = 30 * 2_880
-# What waits for a message that nobody has is delivered without it after a day, as by default.
+# A message whose dependency nobody has is delivered without it after a day, which is the default.
 LOST_MS = 86_400_000
 # A topic [16] and since when [8]: the question of docs/SPEC.md 15.6.
 QUESTION_SIZE = 24
@@ -39,7 +40,7 @@ _NOW_MASK = (1 << 30) - 1
 
 
 class Member:
-    """A participant, when it is online, and since when it wants the store node's messages."""
+    """A participant, its online times, and the tick from which it wants stored messages."""
 
     def __init__(self, number: int, plan: Plan, setting: Setting, seed: int) -> None:
         self.participant = Participant(number, plan, random.Random(f"{seed} {number} sds"))
@@ -47,7 +48,7 @@ class Member:
         self.availability = availability_of(setting, seed, number)
         self.online = False
         self.asks = False
-        self.since = 0  # a tick: all that the store node had before it came here
+        self.since = 0  # a tick: the store node has already sent it all earlier messages
 
     def open(self) -> bool:
         """Whether anything is on its way out, waits, or is asked for."""
@@ -58,11 +59,11 @@ class Member:
 
 @dataclass
 class Store:
-    """The store node, and when each message came to it."""
+    """The store node; `arrivals` holds the tick and the id of each message that reached it."""
 
     node: StoreNode
     availability: Availability
-    came: list[tuple[int, bytes]]
+    arrivals: list[tuple[int, bytes]]
 
 
 class SdsWorld:
@@ -89,20 +90,23 @@ class SdsWorld:
         self._frame = bytearray(FRAME_SIZE)
 
     def run(self) -> Outcome:
-        """Until everybody has everything and two also know it, or nothing can come any more."""
+        """Run until all members have all messages, or until no further delivery is possible.
+
+        With two members, it also runs until both know that the other has everything.
+        """
         outcome = self.outcome
         tick = 0
         while tick < (TICKS_MAX if self.setting.people > 2 else TICKS_MAX_OF_TWO):
             self._write(tick)
-            online = [one for one in self.members if self._comes(one, tick)]
+            online = [member for member in self.members if self._comes(member, tick)]
             for moment in range(_MOMENTS):
-                for one in online:
-                    self._send(one, online, tick, moment)
+                for member in online:
+                    self._send(member, online, tick, moment)
             if not self._plan and self._ended():
                 break
-            ends = [one.availability for one in self.members]
+            ends = [member.availability for member in self.members]
             tick = next_tick(tick, ends, self._plan)
-        channels = [one.channel for one in self.members]
+        channels = [member.channel for member in self.members]
         outcome.records += sum(channel.frames for channel in channels)
         outcome.copies += sum(channel.frames - channel.syncs for channel in channels)
         outcome.ticks = tick
@@ -117,18 +121,18 @@ class SdsWorld:
         complete = len(self.outcome.latencies) == self.outcome.deliveries
         if complete and self.setting.people > 2:
             return True
-        # Of what is asked for and not here, somebody may know more tomorrow.
+        # With repair, a member that is offline today may answer a request tomorrow.
         sure = complete or self.setting.protocol == "sds"
-        return sure and not any(one.open() for one in self.members)
+        return sure and not any(member.open() for member in self.members)
 
-    def _comes(self, one: Member, tick: int) -> bool:
-        was = one.online and one.availability.start < tick
-        one.online = one.availability.at(tick)
-        if one.online and not was:
+    def _comes(self, member: Member, tick: int) -> bool:
+        was = member.online and member.availability.start < tick
+        member.online = member.availability.at(tick)
+        if member.online and not was:
             wall_ms = START_MS + tick * TICK_MS
-            one.channel.clock.set_wall(wall_ms.to_bytes(8, "little"), wall_ms & _NOW_MASK, True)
-            one.asks = self.store is not None
-        return one.online
+            member.channel.clock.set_wall(wall_ms.to_bytes(8, "little"), wall_ms & _NOW_MASK, True)
+            member.asks = self.store is not None
+        return member.online
 
     def _write(self, tick: int) -> None:
         while self._plan and self._plan[-1][0] <= tick:
@@ -139,14 +143,14 @@ class SdsWorld:
             assert handle > 0, handle
             self._written[content[:8]] = tick
 
-    def _send(self, one: Member, online: list[Member], tick: int, moment: int) -> None:
+    def _send(self, member: Member, online: list[Member], tick: int, moment: int) -> None:
         now_ms = START_MS + tick * TICK_MS + moment * TICK_MS // 4 & _NOW_MASK
-        if one.asks and not moment:
-            self._ask(one, tick, now_ms)
-        if one.channel.wake_ms(now_ms):
+        if member.asks and not moment:
+            self._ask(member, tick, now_ms)
+        if member.channel.wake_ms(now_ms):
             return
         frame = self._frame
-        while size := one.channel.poll_into(frame, now_ms):
+        while size := member.channel.poll_into(frame, now_ms):
             self.outcome.bytes += size
             store = self.store
             if (
@@ -154,41 +158,43 @@ class SdsWorld:
                 and store.availability.at(tick)
                 and store.node.hear(bytes(frame[:size]))
             ):
-                store.came.append((tick, _id_of(frame)))
+                store.arrivals.append((tick, _id_of(frame)))
             for other in online:
-                if other is not one:
-                    self._hear(other, frame, size, tick, now_ms)
-        self._events(one, tick)
+                if other is not member:
+                    self._receive(other, frame, size, tick, now_ms)
+        self._events(member, tick)
 
-    def _hear(self, one: Member, frame: bytearray, size: int, tick: int, now_ms: int) -> None:
-        code = one.channel.receive(frame, size, now_ms)
+    def _receive(
+        self, member: Member, frame: bytearray, size: int, tick: int, now_ms: int
+    ) -> None:
+        code = member.channel.receive(frame, size, now_ms)
         assert code in (OK, E_CAPACITY), code
-        self._events(one, tick)
+        self._events(member, tick)
 
-    def _ask(self, one: Member, tick: int, now_ms: int) -> None:
-        """One question; its answers, if the store node is there."""
+    def _ask(self, member: Member, tick: int, now_ms: int) -> None:
+        """Ask the store node once, and receive its answers if it is online."""
         store = self.store
         assert store is not None
         self.outcome.records += 1
         self.outcome.bytes += QUESTION_SIZE
         if not store.availability.at(tick):
             return
-        for came, id in store.came:
-            if came < one.since:
+        for arrival_tick, id in store.arrivals:
+            if arrival_tick < member.since:
                 continue
-            found = store.node.by_id(one.channel.id, id)
-            assert found is not None
+            message = store.node.by_id(member.channel.id, id)
+            assert message is not None
             self.outcome.records += 1
             self.outcome.copies += 1
-            self.outcome.bytes += len(found)
-            self._hear(one, bytearray(found), len(found), tick, now_ms)
-        one.asks = False
-        one.since = one.availability.end
+            self.outcome.bytes += len(message)
+            self._receive(member, bytearray(message), len(message), tick, now_ms)
+        member.asks = False
+        member.since = member.availability.end
 
-    def _events(self, one: Member, tick: int) -> None:
-        while event := one.channel.next_event():
+    def _events(self, member: Member, tick: int) -> None:
+        while event := member.channel.next_event():
             if event in (EVENT_MESSAGE, EVENT_GAP):
-                name = one.participant.name_of(one.channel.event_handle)
+                name = member.participant.name_of(member.channel.event_handle)
                 self.outcome.latencies.append(tick - self._written[name])
 
 

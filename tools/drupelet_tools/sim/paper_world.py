@@ -269,24 +269,24 @@ class PaperWorld:
         tick = 0
         while tick < TICKS_MAX:
             self._write(tick)
-            online = [one for one in self.people if self._comes(one, tick)]
+            online = [person for person in self.people if self._comes(person, tick)]
             self._exchange(online, tick)
             done = not self._plan and len(self._latencies) == messages * receivers
-            if done and (receivers > 1 or all(one.quiet() for one in self.people)):
+            if done and (receivers > 1 or all(person.quiet() for person in self.people)):
                 break
-            tick = next_tick(tick, (one.availability for one in self.people), self._plan)
-        records = sum(records_of(one.box.counts) + one.filters for one in self.people)
-        copies = sum(one.box.counts.get(_SENT_MESSAGES, 0) for one in self.people)
+            tick = next_tick(tick, (person.availability for person in self.people), self._plan)
+        records = sum(records_of(person.box.counts) + person.filters for person in self.people)
+        copies = sum(person.box.counts.get(_SENT_MESSAGES, 0) for person in self.people)
         return Outcome(
             messages, messages * receivers, copies, records, self.bytes, tick, self._latencies
         )
 
-    def _comes(self, one: Person, tick: int) -> bool:
-        was = one.online and one.availability.start < tick
-        one.online = one.availability.at(tick)
-        if one.online and not was:
-            one.presence.begin(one.lacking() if self.setting.window_ticks == 1 else None)
-        return one.online
+    def _comes(self, person: Person, tick: int) -> bool:
+        was = person.online and person.availability.start < tick
+        person.online = person.availability.at(tick)
+        if person.online and not was:
+            person.presence.begin(person.lacking() if self.setting.window_ticks == 1 else None)
+        return person.online
 
     def _write(self, tick: int) -> None:
         while self._plan and self._plan[-1][0] <= tick:
@@ -298,80 +298,80 @@ class PaperWorld:
     def _exchange(self, online: list[Person], tick: int) -> None:
         now_ms = tick * TICK_MS & 0x3FFFFFFF
         for moment in range(3):  # a frame, its answer and what follows from that fit a tick
-            for one in online:
+            for person in online:
                 at_ms = now_ms + moment * TICK_MS // 4
-                if one.topic is not None:
-                    self._speak(one, online, at_ms)
+                if person.topic is not None:
+                    self._speak(person, online, at_ms)
                 else:
-                    self._send(one, online, at_ms)
-        for one in online:
-            for id in one.delivered():
-                if one.number < self.setting.people:
+                    self._send(person, online, at_ms)
+        for person in online:
+            for id in person.delivered():
+                if person.number < self.setting.people:
                     self._latencies.append(tick - self._written[id])
 
-    def _send(self, one: Person, online: list[Person], now_ms: int) -> None:
+    def _send(self, person: Person, online: list[Person], now_ms: int) -> None:
         here = {other.number: other for other in online}
-        for number in one.presence.due():
-            link = one.links.get(number)
+        for number in person.presence.due():
+            link = person.links.get(number)
             if link is None:
                 continue
             other = here.get(number)
-            call = one.presence.call_into(one.frame, number)
+            call = person.presence.call_into(person.frame, number)
             if call:
                 self.bytes += call
                 if other is not None:
-                    other.presence.told(one.number, one.frame)
-            if not one.presence.there(number):
+                    other.presence.receive_wake(person.number, person.frame)
+            if not person.presence.there(number):
                 continue
-            if one.blooms:
-                self._tell(one, other, number)
+            if person.blooms:
+                self._tell(person, other, number)
             if link.wake_ms(now_ms):
                 continue
             for _ in range(_POLLS_MAX):
-                size = link.poll_into(one.frame, now_ms)
+                size = link.poll_into(person.frame, now_ms)
                 if not size:
                     break
                 self.bytes += size
                 if other is not None:
-                    back = other.links[one.number]
-                    other.presence.heard(one.number)
-                    back.receive(bytearray(one.frame), size, now_ms)
+                    back = other.links[person.number]
+                    other.presence.heard(person.number)
+                    back.receive(bytearray(person.frame), size, now_ms)
 
-    def _tell(self, one: Person, other: Person | None, number: int) -> None:
-        """What a filter says, and what is known from the peer's."""
-        if one.presence.newly_met(number):
-            one.blooms[number].meet()
-        size = one.blooms[number].poll_into(one.frame, len(one.frame))
+    def _tell(self, person: Person, other: Person | None, number: int) -> None:
+        """Send the filter that is due to a peer; the peer takes it in if it is online."""
+        if person.presence.newly_met(number):
+            person.blooms[number].meet()
+        size = person.blooms[number].poll_into(person.frame, len(person.frame))
         if size:
             self.bytes += size
-            one.filters += 1
+            person.filters += 1
             if other is not None:
-                other.presence.heard(one.number)
-                other.blooms[one.number].receive(one.frame, size)
+                other.presence.heard(person.number)
+                other.blooms[person.number].receive(person.frame, size)
 
-    def _speak(self, one: Person, online: list[Person], now_ms: int) -> None:
-        """On a topic, one call and one answer are for all."""
-        topic = one.topic
+    def _speak(self, person: Person, online: list[Person], now_ms: int) -> None:
+        """Send what is due on a topic, where one call and one answer reach all peers."""
+        topic = person.topic
         assert topic is not None
-        others = [other for other in online if other is not one]
-        call = one.presence.call_all_into(one.frame)
+        others = [other for other in online if other is not person]
+        call = person.presence.call_all_into(person.frame)
         if call:
             self.bytes += TOPIC_HEADER_SIZE + call
             for other in others:
-                other.presence.told(one.number, one.frame)
-        here = [link for number, link in one.links.items() if one.presence.there(number)]
-        link = next(iter(one.links.values()))
-        state = (host_api.epoch_at(link, now_ms), one.news, len(here))
-        if state == one.calm:
+                other.presence.receive_wake(person.number, person.frame)
+        here = [link for number, link in person.links.items() if person.presence.there(number)]
+        link = next(iter(person.links.values()))
+        state = (host_api.epoch_at(link, now_ms), person.news, len(here))
+        if state == person.calm:
             return
         for _ in range(_POLLS_MAX):
-            size = topic.poll_into(one.frame, now_ms)
+            size = topic.poll_into(person.frame, now_ms)
             if not size:
-                one.calm = state
+                person.calm = state
                 break
             self.bytes += size
             for other in others:
                 assert other.topic is not None
-                other.presence.heard(one.number)
+                other.presence.heard(person.number)
                 other.news += 1
-                other.topic.receive(bytearray(one.frame), size, now_ms)
+                other.topic.receive(bytearray(person.frame), size, now_ms)

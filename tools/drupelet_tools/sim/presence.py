@@ -1,8 +1,9 @@
-"""Who is online now, told by WAKE frames (docs/SPEC.md 10.2): 10 bytes when a window begins.
+"""Presence by WAKE frames (docs/SPEC.md 10.2): 10 bytes to each peer when a window begins.
 
-Without a wake plan nobody knows when a peer comes. Who comes online calls each peer once; who is
-called answers; and nothing else is sent to a peer that was not heard in this window. In a window
-of one epoch nobody can come later, so there only who has something for a peer calls it.
+Without a wake plan no device knows when a peer comes online. A device that comes online calls each
+peer once, and a peer that is called answers. A device sends nothing else to a peer that it has not
+heard in this window. In a window of one epoch no peer can come later, so a device calls only the
+peers for which it has a message.
 """
 
 from collections.abc import Iterable
@@ -23,18 +24,18 @@ class Presence:
         self._met: set[int] = set()
 
     def begin(self, wanted: Iterable[int] | None = None) -> None:
-        """A window begins: nobody has been heard; everybody is to be called, or who is wanted."""
+        """Begin a window: no peer has been heard yet. Call the wanted peers, or all of them."""
         self._here.clear()
         self._met.clear()
         self._to_answer.clear()
         self._to_call = set(range(self._peers) if wanted is None else wanted)
 
     def due(self) -> list[int]:
-        """Peers that are to be called, or are here."""
+        """The peers to which a call or an answer is due, and those that are online."""
         return sorted(self._to_call | self._to_answer | self._here)
 
     def call_into(self, frame: bytearray, peer: int) -> int:
-        """Write the WAKE frame that is due to a peer; its size, or 0."""
+        """Write the WAKE frame that is due to a peer; return its size, or 0."""
         asks = peer in self._to_call and peer not in self._here
         if not asks and peer not in self._to_answer:
             return 0
@@ -57,15 +58,15 @@ class Presence:
         frame[1] = _ASK if asks else 0
         return WAKE_SIZE
 
-    def told(self, peer: int, frame: bytearray) -> None:
-        """A WAKE frame of a peer came."""
+    def receive_wake(self, peer: int, frame: bytearray) -> None:
+        """Note the WAKE frame that a peer sent."""
         if frame[1] & _ASK:
             self._to_answer.add(peer)
-            self._met.add(peer)  # who comes tells first
+            self._met.add(peer)  # the peer that came later sends its filter first
         self._here.add(peer)
 
     def heard(self, peer: int) -> None:
-        """Anything else came."""
+        """Note that a peer sent a frame of any other kind."""
         self._here.add(peer)
 
     def there(self, peer: int) -> bool:
@@ -80,7 +81,7 @@ class Presence:
 
 
 class There:
-    """What a topic asks of a wake plan, for one peer."""
+    """The part of a wake plan that a topic calls, for one peer."""
 
     def __init__(self, presence: Presence, number: int) -> None:
         self._presence = presence

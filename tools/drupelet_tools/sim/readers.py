@@ -1,7 +1,8 @@
-"""What a frame says, read from the specifications alone: nothing of the core is used here.
+"""Readers of frames, written from the specifications alone: they use nothing of the core.
 
-Only what names whole ids is read here: records of `bsp-1`, payloads of `mvds-1`, content ids of
-segments. `compact-1` speaks of prefixes and numbers, which take a memory: see `compact.py`.
+They read the frames that carry whole ids: records of `bsp-1`, payloads of `mvds-1`, content ids of
+segments. Frames of `compact-1` carry prefixes and numbers, which only a reader with a memory can
+resolve: see `compact.py`.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ WAKE = 0x52
 
 
 @dataclass(slots=True)
-class Spoken:
+class FrameIds:
     """The ids that one frame carries; `groups` are those of its messages."""
 
     acks: list[bytes] = field(default_factory=list)
@@ -49,21 +50,21 @@ def mvds_message_id(group: bytes, timestamp: bytes, body: bytes) -> bytes:
     return hashlib.sha256(b"MESSAGE_ID" + group + timestamp + body).digest()
 
 
-def read(frame: bytes) -> Spoken | None:
-    """What a frame says; None for one that this reader does not know, or that is malformed."""
+def read(frame: bytes) -> FrameIds | None:
+    """The ids in a frame; None if its kind is unknown here or it is malformed."""
     kind = frame[0]
     if kind == _BSP_1:
         return _bsp(frame, 1)
     if kind == _MVDS_1:
         return _mvds(frame[1:])
     if kind == SEGMENT:
-        return Spoken(segments=[frame[1:9]])
+        return FrameIds(segments=[frame[1:9]])
     return None
 
 
-def _bsp(frame: bytes, at: int) -> Spoken | None:
-    found = Spoken()
-    lists = (found.acks, found.messages, found.offers, found.requests)
+def _bsp(frame: bytes, at: int) -> FrameIds | None:
+    frame_ids = FrameIds()
+    lists = (frame_ids.acks, frame_ids.messages, frame_ids.offers, frame_ids.requests)
     while at + 4 <= len(frame):
         kind = frame[at + 1]
         size = frame[at + 2] << 8 | frame[at + 3]
@@ -72,29 +73,29 @@ def _bsp(frame: bytes, at: int) -> Spoken | None:
             return None
         if kind == MESSAGE:
             group = frame[at + 4 : at + 36]
-            found.groups.append(group)
-            found.messages.append(
+            frame_ids.groups.append(group)
+            frame_ids.messages.append(
                 bsp_message_id(group, frame[at + 36 : at + 44], frame[at + 44 : end])
             )
         elif kind < 4:
             lists[kind].extend(frame[i : i + 32] for i in range(at + 4, end, 32))
         at = end
-    return found
+    return frame_ids
 
 
 def _fields(data: bytes) -> list[tuple[int, bytes]]:
     """The length-delimited fields of a protobuf message; integers as 8 bytes little-endian."""
-    found: list[tuple[int, bytes]] = []
+    fields: list[tuple[int, bytes]] = []
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
         value, at = _varint(data, at)
         if tag & 7 == 2:
-            found.append((tag >> 3, data[at : at + value]))
+            fields.append((tag >> 3, data[at : at + value]))
             at += value
         else:
-            found.append((tag >> 3, (value & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little")))
-    return found
+            fields.append((tag >> 3, (value & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little")))
+    return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -107,17 +108,17 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _mvds(data: bytes) -> Spoken:
-    found = Spoken()
-    lists = {1: found.acks, 2: found.offers, 3: found.requests}
+def _mvds(data: bytes) -> FrameIds:
+    frame_ids = FrameIds()
+    lists = {1: frame_ids.acks, 2: frame_ids.offers, 3: frame_ids.requests}
     for number, value in _fields(data):
         if number in lists:
             lists[number].append(value)
         elif number == 4:
             inside = dict(_fields(value))
             group = inside.get(1, b"")
-            found.groups.append(group)
-            found.messages.append(
+            frame_ids.groups.append(group)
+            frame_ids.messages.append(
                 mvds_message_id(group, inside.get(2, bytes(8)), inside.get(3, b""))
             )
-    return found
+    return frame_ids

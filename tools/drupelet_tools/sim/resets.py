@@ -46,14 +46,17 @@ def restore(world: World, node: SimNode) -> None:
     copy, records = node.kept
     node.database.put_back(copy)
     for end, old in zip(node.ends, records, strict=True):
-        end.accepted.clear()  # what it heard since it may hear again
+        end.accepted.clear()  # it may accept again the frames that it took after the copy
         if end.keys is not None:
             end.keys.records = dict(old)
     node.emptied(1 + node.draw(_GENS))
 
 
 def rotate(world: World, link: Link) -> None:
-    """New keys for a sealed line, unless some are under way; told until the peer uses them."""
+    """Give a sealed line new keys, which the issuer repeats until the peer uses them.
+
+    Does nothing while the peer does not yet use the keys of the last rotation.
+    """
     end = link.ends[0]
     seal = end.seal
     if end.keys is None or seal is None or end.transport is None or end.node.node is None:
@@ -76,8 +79,8 @@ def rotate(world: World, link: Link) -> None:
 
 
 def clone(world: World, end: End) -> None:
-    """A second device boots with this end's keys and says what it said lately, sealed anew."""
-    if end.keys is None or end.wire is None or not end.said:
+    """Boot a second device with this end's keys; it seals and sends the end's latest frames."""
+    if end.keys is None or end.wire is None or not end.recent_frames:
         return
     draw = world.drawer(f"clone {end.node.name} {world.now_ms}")
     context = SealContext(world.aead, lambda: draw(256), end.node.store_gen.to_bytes(4, "big"))
@@ -86,5 +89,5 @@ def clone(world: World, end: End) -> None:
         return
     twin = Sealed(SimCarrier(world, end), seal, end.node.clock_ms, bytearray(1024))
     world.clones += 1
-    for frame in end.said:
+    for frame in end.recent_frames:
         twin.send(bytearray(frame), min(len(frame), twin.frame_size_max))

@@ -178,9 +178,9 @@ class Run:
         if node.node is None:
             return
         alone = len({end.peer.name for end in node.ends}) == 1
-        found = self.world.oracle.deletable(name, alone)
-        if found:
-            self._in(name, lambda node: node.delete(found[bits % len(found)]))
+        deletable = self.world.oracle.deletable(name, alone)
+        if deletable:
+            self._in(name, lambda node: node.delete(deletable[bits % len(deletable)]))
 
     def _do_rates(self, number: int, there: object, back: object) -> None:
         self.links[number].rates(there, back)  # type: ignore[arg-type]

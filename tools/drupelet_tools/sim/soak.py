@@ -1,7 +1,7 @@
-"""Many seeds on all cores, until the time is over; and power-cut plans between them.
+"""Runs many seeds on all cores until the time is over, and power-cut plans between them.
 
-A book is a file of one line of JSON per soak: a later one goes on with the seeds behind it, and
-prints what all of them came to.
+A book is a file with one line of JSON per soak. A later soak with the same book continues with the
+next seeds, and prints the totals of all soaks in the book.
 """
 
 import json
@@ -20,8 +20,9 @@ from drupelet_tools.sim.minimise import command_for, minimise
 from drupelet_tools.sim.run import Result
 from drupelet_tools.sim.seeds import plan_of, run_seed
 
-# What a seed is, by its place in a round: so that in the same time years, deliveries and power-cut
-# plans become as many as docs/simulator.md asks for. "": drawn by the seed.
+# The kind of a seed by its place in a round of seeds. The proportions let one soak reach the
+# device-years, deliveries and power-cut plans that docs/simulator.md asks for in about the same
+# time. "": the seed draws its kind.
 TURNS = (
     "cuts", "week", "week", "cuts", "week", "resets", "cuts", "week", "cuts", "week",
     "cuts", "week", "", "cuts", "week", "cuts", "week", "channel", "cuts", "views",
@@ -29,13 +30,13 @@ TURNS = (
 # One in so many seeds is a month instead of a week.
 MONTH_EVERY = 50
 FIRST_SEED = 1_000_000
-# A failing seed is made smaller for as many runs at most.
+# The most runs in which a failing seed is made smaller.
 MINIMISE_RUNS = 120
 
 
 @dataclass(slots=True)
 class Totals:
-    """What a soak prints."""
+    """The totals that a soak prints."""
 
     seeds: int = 0
     device_years: float = 0.0
@@ -63,7 +64,7 @@ class Totals:
         self.frames += result.frames
         if result.violation:
             self.violations += 1
-            # L1 alone says that something never came; after anything else the run just ended.
+            # Only L1 means that a message never came; any other violation ends the run early.
             self.lost += result.lost if result.name == "L1" else 0
             self.failures.append(f"{command_for(result)}  # {result.violation}")
         else:
@@ -78,17 +79,17 @@ class Totals:
         self.failures += result.failures
 
     def add_figures(self, figures: dict[str, Any]) -> None:
-        """Count what another soak came to."""
+        """Add the totals of another soak."""
         for name in self.__dataclass_fields__:
             if name != "next_seed":
                 setattr(self, name, getattr(self, name) + figures[name])
 
     def figures(self) -> dict[str, object]:
-        """As printed with --json."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found["device_years"] = round(self.device_years, 3)
-        found["seconds"] = round(self.seconds, 1)
-        return found
+        """The totals as `--json` prints them."""
+        row = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        row["device_years"] = round(self.device_years, 3)
+        row["seconds"] = round(self.seconds, 1)
+        return row
 
 
 def kind_of(seed: int) -> str:
@@ -97,16 +98,16 @@ def kind_of(seed: int) -> str:
     return "yearly" if kind == "week" and seed % MONTH_EVERY == 1 else kind
 
 
-def _one(seed: int, kind: str) -> tuple[Result | CutResult, float]:
-    """A seed, and how many seconds it took."""
-    began = time.monotonic()
+def _run_seed(seed: int, kind: str) -> tuple[Result | CutResult, float]:
+    """Run one seed; return its result and the seconds that it took."""
+    started_s = time.monotonic()
     kind = kind or kind_of(seed)
     result = run_script(seed) if kind == "cuts" else run_seed(seed, kind)
-    return result, time.monotonic() - began
+    return result, time.monotonic() - started_s
 
 
 class Turns:
-    """Whose turn it is in a soak of EACH: the kind with the least time, then the fewest seeds."""
+    """Chooses the next kind in a soak of EACH: the least time so far, then the fewest seeds."""
 
     def __init__(self, kind: str) -> None:
         kinds = SOAK_KINDS if kind == EACH else (kind,)
@@ -118,13 +119,13 @@ class Turns:
         self.spent[kind][1] += 1
         return kind
 
-    def took(self, kind: str, seconds: float) -> None:
-        """A seed of a kind is done."""
+    def add_time(self, kind: str, seconds: float) -> None:
+        """Add the time that a seed of a kind took."""
         self.spent[kind][0] += seconds
 
 
 def read_book(book: Path) -> tuple[Totals, int]:
-    """What the soaks in a book came to, and the first seed that none of them ran.
+    """The totals of the soaks in a book, and the first seed that none of them ran.
 
     Raises ValueError for a file that is no book.
     """
@@ -148,7 +149,7 @@ def soak(
 ) -> Totals:  # fmt: skip
     """Run seeds upwards from the first for so long, or for so many."""
     workers = workers or os.cpu_count() or 1
-    began = time.monotonic()
+    started_s = time.monotonic()
     totals = Totals()
     turns = Turns(kind)
     seed = first_seed - 1
@@ -156,24 +157,24 @@ def soak(
     with ProcessPoolExecutor(workers) as pool:
         running: dict[Future[tuple[Result | CutResult, float]], str] = {}
         while True:
-            over = time.monotonic() - began >= minutes * 60
+            over = time.monotonic() - started_s >= minutes * 60
             while not over and len(running) < workers:
                 number = next(seeds, -1)
                 if number < 0:
                     break
                 seed = number
                 turn = turns.take()
-                running[pool.submit(_one, seed, turn)] = turn
+                running[pool.submit(_run_seed, seed, turn)] = turn
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 result, seconds = future.result()
-                turns.took(running.pop(future), seconds)
+                turns.add_time(running.pop(future), seconds)
                 if isinstance(result, CutResult):
                     totals.add_cuts(result)
                 else:
                     totals.add(result)
-    totals.seconds = time.monotonic() - began
+    totals.seconds = time.monotonic() - started_s
     totals.next_seed = max(seed, first_seed - 1) + 1
     return totals
 

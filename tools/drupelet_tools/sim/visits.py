@@ -1,4 +1,4 @@
-"""A simulated device and a stick: what its visit does, with every frame shown to the oracle."""
+"""Visits of a stick to simulated devices; the oracle sees every frame before it is written."""
 
 from collections.abc import Callable
 
@@ -13,32 +13,32 @@ from drupelet_transports.stick.sealed_visit import SealedVisit
 
 
 def visit(node: SimNode, stick: SimStick) -> None:
-    """A stick is plugged in: read all, then write all, save, as a device does."""
+    """Plug a stick in: the device reads all bundles, writes its own and saves."""
     ends = [end for end in node.ends if end.carrier == CARRIER_STICK]
     view = _WatchedView(node, stick, ends)
     seals = {end.peer.id: end.seal for end in ends if end.seal is not None}
-    made: Visit | SealedVisit
+    stick_visit: Visit | SealedVisit
     if seals:
         room = bytearray(FRAME_SIZE_MAX)
-        made = SealedVisit(view, seals, node.frame, node.clock_ms, _nothing, room)  # type: ignore[arg-type]
+        stick_visit = SealedVisit(view, seals, node.frame, node.clock_ms, _nothing, room)  # type: ignore[arg-type]
     else:
-        made = Visit(view, node.frame, node.clock_ms, _nothing)  # type: ignore[arg-type]
+        stick_visit = Visit(view, node.frame, node.clock_ms, _nothing)  # type: ignore[arg-type]
     for end in ends:
-        made.take_in(WatchedLink(node.world, end), end.peer.id)  # type: ignore[arg-type]
+        stick_visit.take_in(WatchedLink(node.world, end), end.peer.id)  # type: ignore[arg-type]
     node.consume()
     for end in ends:
         view.end = end
         link = WatchedLink(node.world, end) if seals else end.link
-        made.hand_out(link, end.peer.id)  # type: ignore[arg-type]
-    if node.save() and isinstance(made, SealedVisit):
-        made.saved()
+        stick_visit.hand_out(link, end.peer.id)  # type: ignore[arg-type]
+    if node.save() and isinstance(stick_visit, SealedVisit):
+        stick_visit.saved()
     for end in ends:
         show_again(node.world, end)
     node.wake_by(node.world.now_ms)
 
 
 def _nothing() -> None:
-    """A visit is one moment here."""
+    """Called after each frame; in the simulation no time passes during a visit."""
 
 
 class _WatchedView:
@@ -54,7 +54,7 @@ class _WatchedView:
         self.reader = self._view.reader
 
     def writer(self, receiver_id: bytes, number: int, seen: int) -> object:
-        """A writer whose frames are seen; those that are sealed `WatchedLink` has shown."""
+        """A writer that shows plain frames to the oracle; `WatchedLink` shows the sealed ones."""
         writer = self._view.writer(receiver_id, number, seen)
         write: Callable[[bytearray, int], int] = writer.write
 

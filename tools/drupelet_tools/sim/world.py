@@ -259,7 +259,7 @@ class World:
         if end.transport is None:
             self.fly(end, frame)
         else:
-            end.said = [*end.said[-3:], frame]
+            end.recent_frames = [*end.recent_frames[-3:], frame]
             end.transport.send(bytearray(frame), len(frame))
 
     def fly(self, end: End, frame: bytes) -> None:
@@ -347,8 +347,8 @@ class World:
         """S9: the same frame once more changes nothing in the log."""
         node = end.node
         assert node.node is not None
-        spoken = self.oracle.arrives(node.name, end.peer.name, frame)
-        if spoken is None or not all(node.finds(id) for id in spoken.messages):
+        frame_ids = self.oracle.arrives(node.name, end.peer.name, frame)
+        if frame_ids is None or not all(node.finds(id) for id in frame_ids.messages):
             return
         before = self._progress(node.node)
         node.frame[: len(frame)] = frame
@@ -547,11 +547,11 @@ class World:
             self._trace(f"{self.now_ms / 1000:12.3f} {node:>6} {what} {id.hex()[:12]}")
 
     def _say(self, what: str, node: str, peer: str, frame: bytes) -> None:
-        spoken = self.oracle.arrives(peer, node, frame)
+        frame_ids = self.oracle.arrives(peer, node, frame)
         text = ""
-        if spoken is not None:
+        if frame_ids is not None:
             for name in ("acks", "offers", "requests", "messages", "segments"):
-                ids = getattr(spoken, name)
+                ids = getattr(frame_ids, name)
                 if ids:
                     text += f" {name}[{' '.join(id.hex()[:6] for id in ids)}]"
         assert self._trace is not None

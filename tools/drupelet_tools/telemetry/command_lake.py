@@ -41,7 +41,7 @@ def compact(
 
 
 def migrate(lake: LakeArgument, as_json: JsonFlag = False) -> None:
-    """Bring a lake of schema version 3 up to this one, in its place."""
+    """Bring a lake of schema version 3 or 4 up to this one, in its place."""
     with one_line():
         from drupelet_tools.telemetry import migrate as migration
 

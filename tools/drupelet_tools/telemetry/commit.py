@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -160,8 +160,12 @@ def _add(file: LakeFile, now_ms: int) -> AddAction:
     return AddAction(file.path, file.size, {"kind": file.kind}, now_ms, True, json.dumps(stats))
 
 
-def create_table(root: Place, files: Iterable[LakeFile]) -> None:
+def create_table(
+    root: Place, files: Iterable[LakeFile], mode: Literal["error", "overwrite"] = "error"
+) -> None:
     """Make the Delta table of a lake with these files, in one commit.
+
+    With `overwrite` they take the place of one that is there, with all that it names.
 
     Raises:
         TelemetryError: there is one, or it cannot be written.
@@ -172,7 +176,7 @@ def create_table(root: Place, files: Iterable[LakeFile]) -> None:
             delta_uri(root / TABLE),
             Schema.from_arrow(DELTA),
             [_add(one, now_ms) for one in files],
-            mode="error",
+            mode=mode,
             storage_options=delta_options(root),
             partition_by=["kind"],
             **TABLE_FACTS,

@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from drupelet_tools.telemetry import anchors, codes
 from drupelet_tools.telemetry.decode import NONE, Flags, Ints
-from drupelet_tools.telemetry.partials import STATES, Boots, Families, Happenings, Partials
+from drupelet_tools.telemetry.partials import (
+    COUNTERS,
+    STATES,
+    Boots,
+    Families,
+    Happenings,
+    Partials,
+)
 
 TABLES = ("segments", "state_time", "traffic", "messages", "battery", "health")
 SUMMED = frozenset(("state_time", "traffic", "health"))
@@ -56,12 +63,11 @@ def _rows(units: Ints, unit: Ints) -> Ints:
 
 def _highest(boots: Boots) -> Ints:
     """Highest value of each counter per boot."""
-    partials = boots.partials
-    highest = np.zeros((len(boots.units), partials.counters.shape[1]), dtype=np.int64)
-    begins = _begins(partials.unit)
-    rows = _rows(boots.units, partials.unit[begins])
-    highest[rows] = np.maximum.reduceat(partials.counters, begins) if len(begins) else 0
-    return highest
+    samples = boots.samples
+    row = _rows(boots.units, boots.partials.unit[samples.piece])
+    highest = np.zeros(len(boots.units) * COUNTERS, dtype=np.int64)
+    np.maximum.at(highest, row * COUNTERS + samples.counter, samples.value)
+    return highest.reshape(-1, COUNTERS)
 
 
 def _begins(unit: Ints) -> Ints:
@@ -100,7 +106,7 @@ def _state_time(boots: Boots, counters: Ints) -> Columns:
     """
     partials = boots.partials
     row = _rows(boots.units, partials.unit)
-    tail = _tails(boots, row)
+    tail, _ = state_tails(boots)
     counted = counters[:, :STATES]
     last_ms = np.zeros(len(boots.units), dtype=np.int64)
     np.maximum.at(last_ms, row, partials.last_ms)
@@ -119,13 +125,14 @@ def _state_time(boots: Boots, counters: Ints) -> Columns:
     }
 
 
-def _tails(boots: Boots, row: Ints) -> Ints:
-    """Time per boot and state that events show behind the state's last counter."""
+def state_tails(boots: Boots) -> tuple[Ints, Ints]:
+    """Per boot and state: the time that events show behind the last counter, and when that was."""
     partials = boots.partials
+    row = _rows(boots.units, partials.unit)
     rows = len(partials)
     tails = np.zeros((len(boots.units), STATES), dtype=np.int64)
     if rows == 0:
-        return tails
+        return tails, tails
     follows = _follows(boots)
     since_row, since_ms, by_any = _since(partials, row, follows)
     place = np.arange(rows)[:, None]
@@ -139,7 +146,7 @@ def _tails(boots: Boots, row: Ints) -> Ints:
     share += _carried(partials, follows, since_ms[row])
     begins = _begins(partials.unit)
     tails[row[begins]] = np.add.reduceat(share, begins)
-    return tails
+    return tails, since_ms
 
 
 def _follows(boots: Boots) -> Flags:

@@ -27,6 +27,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.days import day_table
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.piece_file import PACKS, TABLE
 from drupelet_tools.telemetry.place import (
@@ -63,6 +64,7 @@ OLD_MANIFEST = "manifest.json"  # of a lake up to version 3
 # A snapshot of the log is written every so many commits: an ingest reads no more than that.
 CHECKPOINT_COMMITS = 20
 DESCRIPTION = f"schema version {SCHEMA_VERSION}"
+DESCRIPTION_BEFORE = "schema version 4"  # which `migrate` brings up
 TABLE_FACTS: dict[str, Any] = {
     "name": "drupelet telemetry",
     "description": DESCRIPTION,
@@ -184,6 +186,10 @@ class Lake:
             yield piece.select(columns)
 
     def _each(self, table: str) -> Iterator[pa.Table]:
+        if table == "days":
+            for hours in self._each("hours"):
+                yield day_table(fill_wall(hours, self.clocks))
+            return
         if table != "events" and self._fits_one_share:
             yield settled(self._pieces, table)
         else:
@@ -389,7 +395,9 @@ def fill_wall(table: pa.Table, clocks: pa.Table) -> pa.Table:
     if clocks.num_rows == 0 or table.num_rows == 0:
         return table
     clocks = clocks.rename_columns(["device", "boot", "_offset", "_spread", "_from", "_jumps"])
-    rows = table.append_column("_row", pa.array(np.arange(table.num_rows)))
+    # A join takes no lists along.
+    plain = [one.name for one in table.schema if not pa.types.is_nested(one.type)]
+    rows = table.select(plain).append_column("_row", pa.array(np.arange(table.num_rows)))
     rows = rows.join(clocks, ["device", "boot"], join_type="left outer").sort_by("_row")
     is_known = pc.is_valid(rows["_jumps"])
     if "wall_ms" in table.column_names:
@@ -430,6 +438,11 @@ def open_lake(root: Place) -> Lake:
         described = table.metadata().description
     except (DeltaError, TableNotFoundError, OSError) as broken:
         raise _bad_log(root, broken) from None
+    if described == DESCRIPTION_BEFORE:
+        raise TelemetryError(
+            f"{root}: a lake of {described}, and this is {SCHEMA_VERSION};"
+            f" bring it up with: drupelet telemetry migrate {root}"
+        )
     if described != DESCRIPTION:
         raise TelemetryError(
             f"{root / TABLE}: of {described or 'another table'}, and this is {DESCRIPTION};"

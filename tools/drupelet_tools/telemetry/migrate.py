@@ -1,8 +1,9 @@
-"""A lake of schema version 3 to this one: its segments are decoded again, from where they lie.
+"""A lake of schema version 3 or 4 to this one: its segments are decoded again where they lie.
 
-Version 3 kept Parquet parts beside a manifest, and sums of boots that cannot be taken apart again.
-Its packs, and the large packs that stayed where they were, have every segment that it accepted.
-The Delta table comes to be in one commit; before that the lake is as it was.
+Version 3 kept Parquet parts beside a manifest, and sums of boots that cannot be taken apart again;
+the pieces of version 4 do not say in which hour a counter rose. The lake's packs, and the large
+packs that stayed where they were, have every segment that it accepted. The Delta table comes to be
+or is replaced in one commit; before that the lake is as it was.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from drupelet_host.base.local_path import local_path
 from drupelet_tools.telemetry import inputs
@@ -35,16 +40,20 @@ from drupelet_tools.telemetry.commit import (
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.job import Task, run_here, run_plans
 from drupelet_tools.telemetry.lake import (
+    DESCRIPTION_BEFORE,
     LOG,
     OLD_MANIFEST,
     PLANS,
     UNNAMED,
+    Lake,
+    LakeFile,
     make_folders,
     open_lake,
+    read_files,
 )
 from drupelet_tools.telemetry.piece_file import TABLE
 from drupelet_tools.telemetry.plan import NOTHING, make_plan
-from drupelet_tools.telemetry.schemas import FOREIGN, KEY, TABLES
+from drupelet_tools.telemetry.schemas import FILES, FOREIGN, KEY, PIECE, TABLES
 
 OLD_VERSION = 3
 OLD_PARTS, OLD_LOCK = "parts", "lock"
@@ -87,14 +96,17 @@ class _Old:
 
 
 def migrate(root: Path) -> Migrated:
-    """Bring a lake of version 3 up to this one, in its place.
+    """Bring a lake of version 3 or 4 up to this one, in its place.
 
     Raises:
         TelemetryError: no such lake, or a file with segments of it is not where it was.
     """
-    # Version 3 knew no other place.
+    # Lakes of older versions are all local.
     root = local_path(str(root)).resolve()
     if (root / TABLE / LOG).is_dir():
+        table = _of_version_4(root)
+        if table is not None:
+            return _in_scratch(root, partial(_pieces_again, root, table))
         lake = open_lake(root)
         segments = lake.key_columns(["number"], pc.field("number").is_valid()).num_rows
         if (root / OLD_MANIFEST).is_file():
@@ -102,15 +114,80 @@ def migrate(root: Path) -> Migrated:
             return Migrated(segments, 0, len(lake.names))
         raise TelemetryError(f"{root}: nothing to migrate: it is a lake of this version")
     old = _open_old(root)
+    migrated = _in_scratch(root, partial(_decode_again, old))
+    _remove_old(root)
+    return migrated
+
+
+def _in_scratch(root: Path, decode: Callable[[str], Migrated]) -> Migrated:
     make_folders(root)
     run = secrets.token_hex(6)
     (root / PLANS / run).mkdir()
     try:
-        migrated = _decode_again(old, run)
+        return decode(run)
     finally:
         shutil.rmtree(root / PLANS / run, ignore_errors=True)
-    _remove_old(root)
-    return migrated
+
+
+# --- version 4 ---
+
+
+def _of_version_4(root: Path) -> DeltaTable | None:
+    """The table of a lake of version 4; None for another one."""
+    try:
+        table = DeltaTable(root / TABLE)
+        return table if table.metadata().description == DESCRIPTION_BEFORE else None
+    except (DeltaError, OSError):
+        return None  # `open_lake` says what is wrong
+
+
+def _pieces_again(root: Path, table: DeltaTable, run: str) -> Migrated:
+    """Pieces made anew; keys and rows from elsewhere are as they were."""
+    lake = Lake(root, table)
+    lake.check()
+    schema = FILES[PIECE]
+    copies = ["file", "offset", "size", "pack", "pack_offset"]
+    paths = lake.paths(PIECE)
+    rows = read_files(paths, schema, copies).group_by(copies).aggregate([])
+    places = [_place(root, row) for row in rows.to_pylist()]
+    _look_for(places)
+    with_events = pc.field("event_rows").is_valid()
+    events = bool(paths) and ds.dataset(paths, schema=schema).count_rows(filter=with_events) > 0
+    name = secrets.token_hex(8)
+    files = _decoded(root, places, run, events=events)
+    for kind in (FOREIGN, KEY):
+        kept = read_files(lake.paths(kind), FILES[kind], FILES[kind].names)
+        order = KEY_ORDER if kind == KEY else "device"
+        files += write_file(root, kind, name, kept.sort_by(order))
+    if lake.refreshed().version != lake.version:
+        raise TelemetryError(f"{root}: was written to meanwhile; nothing changed: run it again")
+    create_table(root, files, mode="overwrite")
+    return Migrated(len(places), _imports(lake), len(lake.names))
+
+
+def _imports(lake: Lake) -> int:
+    origins = lake.key_columns(["origin"], pc.field("origin").is_valid())["origin"]
+    return len(pc.unique(origins))
+
+
+def _place(root: Path, row: dict[str, Any]) -> tuple[Path, int, int]:
+    """Where a copy lies: in a pack of the lake, or where it was found."""
+    if row["pack"] is not None:
+        return root / row["pack"], row["pack_offset"], row["size"]
+    return Path(row["file"]), row["offset"], row["size"]
+
+
+def _decoded(
+    root: Path, places: list[tuple[Path, int, int]], run: str, *, events: bool
+) -> list[LakeFile]:
+    """Files of pieces of the segments at some places."""
+    plan = make_plan(inputs.scan_places(places), NOTHING, GROUPS)
+    task = Task(str(root), f"{run}/0", events)
+    written = run_plans(root, plan.groups, task, run_here) if plan.groups else []
+    return [file_of(one) for one in written if one.rows]
+
+
+# --- version 3 ---
 
 
 def _open_old(root: Path) -> _Old:
@@ -134,12 +211,8 @@ def _open_old(root: Path) -> _Old:
 def _decode_again(old: _Old, run: str) -> Migrated:
     taken_ms = time.time_ns() // 1_000_000
     places, nowhere = _places(old)
-    listing = inputs.scan_places(places)
-    plan = make_plan(listing, NOTHING, GROUPS)
     events = any(part["counts"].get("events") for part in old.parts)
-    task = Task(str(old.root), f"{run}/0", events)
-    written = run_plans(old.root, plan.groups, task, run_here) if plan.groups else []
-    pieces = [file_of(one) for one in written if one.rows]
+    pieces = _decoded(old.root, places, run, events=events)
     foreign, keys = [foreign_rows({"quarantine": nowhere}, None, taken_ms)], [
         {"device": UNNAMED, "content_crc": one["content_crc"], "size": one["size"],
          "damaged": True, "taken_ms": taken_ms}
@@ -177,15 +250,17 @@ def _places(old: _Old) -> tuple[list[tuple[Path, int, int]], list[dict[str, Any]
         if row["device"] == UNNAMED and bad is not None and bad["device"] == UNNAMED:
             identity = {"content_crc": row["content_crc"], "size": row["size"]}
             nowhere.append({**bad, **identity})
-        elif row["pack"] is not None:
-            places.append((old.root / row["pack"], row["pack_offset"], row["size"]))
         else:
-            places.append((Path(row["file"]), row["offset"], row["size"]))
+            places.append(_place(old.root, row))
+    _look_for(places)
+    return places, nowhere
+
+
+def _look_for(places: list[tuple[Path, int, int]]) -> None:
     for path in _missing(places):
         raise TelemetryError(
             f"{path}: has segments of the lake and is not there; put it back to migrate"
         )
-    return places, nowhere
 
 
 def _missing(places: list[tuple[Path, int, int]]) -> Iterator[Path]:

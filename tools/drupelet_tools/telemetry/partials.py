@@ -27,6 +27,7 @@ from drupelet_tools.telemetry.decode import (
     Flags,
     Ints,
 )
+from drupelet_tools.telemetry.hour_bins import Bins, Readings, Samples, bins_of
 
 STATES = len(codes.STATES)
 COUNTERS = codes.TRAFFIC_BASE + 32 * len(codes.CARRIERS)
@@ -52,7 +53,7 @@ class Partials:
     and `event_last_ms` are of events; `first_ms` and `last_ms` also of blocks without any.
     `after_own[:, s]` is the time in state s behind the last counter of s in the piece,
     `after_any[:, s]` behind its last counter of any state. NONE stands for what is not in the
-    piece. `counters` are the highest values, 0: none.
+    piece.
     """
 
     copy: Ints
@@ -72,7 +73,6 @@ class Partials:
     after_any: Ints
     counted_ms: Ints
     counted_any_ms: Ints
-    counters: Ints
     heap_low: Ints
     battery_first_mv: Ints
     battery_last_mv: Ints
@@ -175,6 +175,8 @@ class Sums:
     copies: Copies
     messages: Happenings
     battery: Happenings
+    samples: Samples
+    bins: Bins
     events: int
 
 
@@ -187,6 +189,8 @@ class Boots:
     families: Families
     messages: Happenings
     battery: Happenings
+    samples: Samples
+    bins: Bins
 
 
 @dataclass(slots=True)
@@ -281,16 +285,26 @@ def add_up(chunk: Chunk) -> Sums:
     """What the blocks of a chunk contribute to the tables."""
     reader = Reader(chunk)
     rare, rare_codes = reader.select(_RARE)
+    counters = _counter_events(reader)
+    values = Readings(
+        counters.stretch, counters.time_ms, counters.a, counters.b << 32 | counters.c
+    )
+    heap = rare.take(rare_codes == codes.HEAP_LOW)
+    samples, bins = bins_of(values, Readings(heap.stretch, heap.time_ms, heap.a, heap.c))
     return Sums(
-        partials=_partials(reader, rare, rare_codes),
+        partials=_partials(reader, counters, rare, rare_codes),
         copies=_copies(reader),
         messages=_messages(reader),
         battery=_battery(reader, rare.take(rare_codes == codes.BATTERY)),
+        samples=samples,
+        bins=bins,
         events=int(reader.count.sum()),
     )
 
 
-def _partials(reader: Reader, rare: _Events, rare_codes: npt.NDArray[np.uint8]) -> Partials:
+def _partials(
+    reader: Reader, counters: _Events, rare: _Events, rare_codes: npt.NDArray[np.uint8]
+) -> Partials:
     starts = reader.starts
     rows = len(starts)
     ends = np.append(starts[1:], len(reader.unit)) - 1 if rows else starts
@@ -302,7 +316,7 @@ def _partials(reader: Reader, rare: _Events, rare_codes: npt.NDArray[np.uint8]) 
     last = np.where(reader.count > 0, reader.last_ms, NONE)
     first = np.minimum.reduceat(first, starts) if rows else starts
     last = np.maximum.reduceat(last, starts) if rows else starts
-    counters, counted, counted_any = _counters(reader, rows)
+    counted, counted_any = _counted(counters, rows)
     states = _states(reader, last_ms, counted, counted_any)
     return Partials(
         reader.chunk.owner[starts],
@@ -318,20 +332,20 @@ def _partials(reader: Reader, rare: _Events, rare_codes: npt.NDArray[np.uint8]) 
         *states,
         counted,
         counted_any,
-        counters,
         *_rare(rare, rare_codes, rows),
     )
 
 
-def _counters(reader: Reader, rows: int) -> tuple[Ints, Ints, Ints]:
-    """Highest value of each counter, and when each state's and any state's was last written."""
+def _counter_events(reader: Reader) -> _Events:
+    """The events of the counters that there are."""
     events, _ = reader.select(_COUNTER)
-    highest = np.zeros((rows, COUNTERS), dtype=np.int64)
     if events.a.size and int(events.a.max()) >= COUNTERS:
-        events = events.take(events.a < COUNTERS)
-    np.maximum.at(
-        highest.reshape(-1), events.stretch * COUNTERS + events.a, events.b << 32 | events.c
-    )
+        return events.take(events.a < COUNTERS)
+    return events
+
+
+def _counted(events: _Events, rows: int) -> tuple[Ints, Ints]:
+    """When each state's counter and that of any state was last written."""
     counted = np.full((rows, STATES), NONE)
     counted_any = np.full(rows, NONE)
     of_state = np.flatnonzero(events.a < STATES)
@@ -339,7 +353,7 @@ def _counters(reader: Reader, rows: int) -> tuple[Ints, Ints, Ints]:
     # Of several values for one place the last one stays, and events are in order of time.
     counted[stretch, events.a[of_state]] = time_ms
     counted_any[stretch] = time_ms
-    return highest, counted, counted_any
+    return counted, counted_any
 
 
 def _states(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
 from drupelet_tools.telemetry.columns import array_of, event_columns
 from drupelet_tools.telemetry.decode import NONE, Chunk, Flags, Ints
+from drupelet_tools.telemetry.hour_bins import Bins, Samples
 from drupelet_tools.telemetry.inputs import PACK_LENGTH
 from drupelet_tools.telemetry.partials import Happenings, Sums
 from drupelet_tools.telemetry.place import Place, create, finish
@@ -73,7 +74,12 @@ class PieceFile:
         pieces = len(partials)
         at = np.where(order < pieces, order, -1)  # -1: a copy without a piece
         columns |= _piece_columns(sums, at)
-        lists = {"messages": _messages(sums.messages), "battery": _readings(sums.battery)}
+        lists = {
+            "messages": _messages(sums.messages),
+            "battery": _readings(sums.battery),
+            "samples": _samples(sums.samples),
+            "bins": _bins(sums.bins),
+        }
         if events:
             lists["event_rows"] = _events(chunk, sums)
         for name, (piece, values) in lists.items():
@@ -223,8 +229,6 @@ def _piece_columns(sums: Sums, at: Ints) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     names = ("block_from", "block_to", "events", "event_first_ms", "event_last_ms", *SUMS)
     for name in names:
-        if name in ("counter", "counter_value"):
-            continue
         values = getattr(partials, name)
         if none.any():
             padded = np.concatenate((values, np.full_like(values[:1], NONE)))
@@ -233,15 +237,6 @@ def _piece_columns(sums: Sums, at: Ints) -> dict[str, Any]:
             columns[name] = padded[at]
         else:
             columns[name] = values[at]
-    counters = partials.counters
-    counters = np.concatenate((counters, np.zeros((1, counters.shape[1]), dtype=np.int64)))[at]
-    row, index = np.nonzero(counters)
-    offsets = np.searchsorted(row, np.arange(len(at) + 1)).astype(np.int32)
-    for name, values in (
-        ("counter", index.astype(np.int32)),
-        ("counter_value", counters[row, index]),
-    ):
-        columns[name] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
     return columns
 
 
@@ -261,6 +256,24 @@ def _readings(rows: Happenings) -> tuple[Ints, dict[str, Ints]]:
     return rows.piece, {"boot_ms": rows.time_ms, "mv": rows.what.astype(np.int32)}
 
 
+def _samples(rows: Samples) -> tuple[Ints, dict[str, Ints]]:
+    return rows.piece, {
+        "hour": rows.hour.astype(np.int32),
+        "counter": rows.counter.astype(np.int32),
+        "first": rows.first,
+        "value": rows.value,
+    }
+
+
+def _bins(rows: Bins) -> tuple[Ints, dict[str, Ints]]:
+    return rows.piece, {
+        "hour": rows.hour.astype(np.int32),
+        "counted_first_ms": rows.counted_first_ms,
+        "counted_last_ms": rows.counted_last_ms,
+        "heap_low": rows.heap_low,
+    }
+
+
 def _events(chunk: Chunk, sums: Sums) -> tuple[Ints, dict[str, Ints]]:
     columns = event_columns(chunk)
     # Pieces and events are both in order of entry and block.
@@ -275,7 +288,8 @@ def _lists(piece: Ints, columns: dict[str, Ints], at: Ints, pieces: int) -> pa.A
     order = np.argsort(piece, kind="stable")
     begin = np.searchsorted(piece[order], np.arange(pieces + 1))
     flat = pa.StructArray.from_arrays(
-        [pa.array(values[order]) for values in columns.values()], names=list(columns)
+        [array_of(values[order], pa.int64(), len(order)) for values in columns.values()],
+        names=list(columns),
     )
     lists = pa.ListArray.from_arrays(pa.array(begin.astype(np.int32)), flat)
     if len(at) == pieces and np.array_equal(at, np.arange(pieces)):

@@ -51,6 +51,8 @@ def _plain(value: object) -> object:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _plain(own) for key, own in value.items()}
+    if isinstance(value, tuple) and (names := getattr(value, "__fields__", None)):
+        return {name: _plain(own) for name, own in zip(names, value, strict=True)}
     if isinstance(value, list | tuple):
         return [_plain(own) for own in value]
     return value

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from drupelet_tools.telemetry import codes
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _REAL = pa.float64()
@@ -14,6 +14,10 @@ _REAL = pa.float64()
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
     return pa.schema(list(columns.items()))
+
+
+def _list(**columns: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct(list(columns.items())))
 
 
 _BOOT = {"device": _TEXT, "boot": _INT}
@@ -106,10 +110,30 @@ TABLES: dict[str, pa.Schema] = {
         pack_offset=_LONG,
     ),
 }
+# What is summed up by the hour of a boot, and in `days` by the day.
+STATE_COLUMNS = tuple(f"{name.replace(' ', '_')}_ms" for name in codes.STATES)
+HOUR_SUMS = (
+    "boots",
+    "resets",
+    *STATE_COLUMNS,
+    "bytes_sent",
+    "bytes_received",
+    *codes.HEALTH_COUNTERS.values(),
+)
+_BINNED: dict[str, pa.DataType] = {
+    **dict.fromkeys(HOUR_SUMS, _LONG),
+    **dict.fromkeys(("battery_first_mv", "battery_last_mv", "battery_low_mv"), _INT),
+    "heap_low": _LONG,
+    "traffic": _list(carrier=_TEXT, direction=_TEXT, kind=_TEXT, unit=_TEXT, value=_LONG),
+}
+TABLES["hours"] = _schema(**_BOOT, hour=_INT, **_WALL, **_BINNED)
+TABLES["days"] = _schema(
+    **_BOOT, boot_day=_INT, wall_ms=_LONG, wall_uncertainty_ms=_LONG, hours=_INT, **_BINNED
+)
 DEVICES = _schema(device=_TEXT, name=_TEXT, carriers=_TEXT, board=_TEXT)
 
 # Tables whose wall times come from `clocks` where a boot had no anchor of its own.
-WALL_TABLES = frozenset(("segments", "messages", "battery"))
+WALL_TABLES = frozenset(("segments", "messages", "battery", "hours"))
 # Tables that say where rows came from; `query` shows them too.
 INNER_TABLES = frozenset(("sources",))
 
@@ -117,10 +141,6 @@ INNER_TABLES = frozenset(("sources",))
 
 PIECE, KEY, FOREIGN = "piece", "key", "foreign"
 KINDS = (PIECE, KEY, FOREIGN)
-
-
-def _list(**columns: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.struct(list(columns.items())))
 
 
 # What tells two copies of a segment apart; `content_crc` is null unless the copy is damaged.
@@ -152,8 +172,6 @@ SUMS = {
     **dict.fromkeys(("first_ms", "last_ms", "state_first_ms", "state_last"), _LONG),
     **dict.fromkeys(STATE_LISTS, pa.list_(_LONG)),
     "counted_any_ms": _LONG,
-    "counter": pa.list_(_INT),
-    "counter_value": pa.list_(_LONG),
     **dict.fromkeys(
         ("heap_low", "battery_first_mv", "battery_last_mv", "battery_low_mv", "reset_cause",
          "errors"),
@@ -167,6 +185,8 @@ _LISTS = {
         b_max=_LONG,
     ),
     "battery": _list(boot_ms=_LONG, mv=_INT),
+    "samples": _list(hour=_INT, counter=_INT, first=_LONG, value=_LONG),
+    "bins": _list(hour=_INT, counted_first_ms=_LONG, counted_last_ms=_LONG, heap_low=_LONG),
     "event_rows": _list(block=_INT, boot_ms=_LONG, code=_INT, a=_INT, b=_INT, c=_LONG),
 }  # fmt: skip
 # `row` is JSON: a row of the reader's table `table`, or what a names file says of a device.
@@ -183,7 +203,8 @@ MADE_OF: dict[str, tuple[str, ...]] = {
     "segments": (),
     "quarantine": (),
     "sources": (),
-    **dict.fromkeys(("state_time", "traffic", "health"), tuple(SUMS)),
+    **dict.fromkeys(("state_time", "traffic", "health"), (*SUMS, "samples")),
+    "hours": (*SUMS, "samples", "bins", "battery"),
     "messages": ("messages",),
     "battery": ("battery",),
     "events": ("event_rows",),

@@ -19,8 +19,9 @@ from drupelet_tools.telemetry.choose import REASON_FAR, Choice, Spans, choose
 from drupelet_tools.telemetry.columns import Units, reader_table
 from drupelet_tools.telemetry.decode import NONE, Flags, Ints
 from drupelet_tools.telemetry.fold import SUMMED, fold
+from drupelet_tools.telemetry.hour_bins import Bins, Samples
+from drupelet_tools.telemetry.hours import hour_table
 from drupelet_tools.telemetry.partials import (
-    COUNTERS,
     STATES,
     Boots,
     Copies,
@@ -30,8 +31,9 @@ from drupelet_tools.telemetry.partials import (
 )
 from drupelet_tools.telemetry.schemas import STATE_LISTS, SUMS, TABLES
 
-# Pieces that are put together at a time: their counters alone take 1.5 kB each.
+# Pieces that are put together at a time: what is by boot and counter takes 1.5 kB each.
 PIECES_AT_A_TIME = 1 << 14
+_SUMMED = SUMMED | {"hours"}
 _DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
 
 
@@ -137,6 +139,8 @@ class _Group:
         if name == "sources":
             heads = self.rows.take(pa.array(self.heads))
             return heads.select(TABLES[name].names).cast(TABLES[name])
+        if name == "hours":
+            return hour_table(self._boots(name), self.units)
         return reader_table(name, fold(self._boots(name), [name])[name], self.units)
 
     def _boots(self, table: str) -> Boots:
@@ -147,10 +151,12 @@ class _Group:
         nothing = _no_happenings()
         return Boots(
             np.unique(families.unit),
-            _partials(chosen, unit, number, summed=table in SUMMED),
+            _partials(chosen, unit, number, summed=table in _SUMMED),
             families,
             _messages(chosen, unit, number) if table == "messages" else nothing,
-            _battery(chosen, unit, number) if table == "battery" else nothing,
+            _battery(chosen, unit, number) if table in ("battery", "hours") else nothing,
+            _samples(chosen, named=table in _SUMMED),
+            _bins(chosen, named=table == "hours"),
         )
 
     def _events(self) -> pa.Table:
@@ -205,29 +211,36 @@ def _copies(rows: pa.Table, unit: Ints) -> Copies:
 
 
 def _partials(rows: pa.Table, unit: Ints, number: Ints, *, summed: bool) -> Partials:
-    count = rows.num_rows
     fields = {
         name: whole(rows[name])
         for name in ("block_from", "block_to", "events", "event_first_ms", "event_last_ms")
     }
     if not summed:
         nothing = np.zeros(0, dtype=np.int64)
-        fields |= dict.fromkeys([*(set(SUMS) - {"counter", "counter_value"}), "counters"], nothing)
+        fields |= dict.fromkeys(SUMS, nothing)
         return Partials(copy=nothing, unit=unit, number=number, **fields)
     for name in SUMS:
         if name in STATE_LISTS:
             fields[name] = _matrix(rows[name], STATES)
         elif name == "descriptors":
             fields[name] = _matrix(rows[name], _DESCRIPTORS)
-        elif name not in ("counter", "counter_value"):
+        else:
             fields[name] = whole(rows[name])
-    counters = np.zeros((count, COUNTERS), dtype=np.int64)
-    row = np.repeat(np.arange(count), pc.list_value_length(rows["counter"]).to_numpy())
-    index = pc.list_flatten(rows["counter"]).to_numpy()
-    counters[row, index] = pc.list_flatten(rows["counter_value"]).to_numpy()
-    return Partials(
-        copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, counters=counters, **fields
-    )
+    return Partials(copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, **fields)
+
+
+def _samples(rows: pa.Table, *, named: bool) -> Samples:
+    if not named:
+        return Samples(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+    piece, fields = _flat(rows["samples"])
+    return Samples(piece, **fields)
+
+
+def _bins(rows: pa.Table, *, named: bool) -> Bins:
+    if not named:
+        return Bins(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+    piece, fields = _flat(rows["bins"])
+    return Bins(piece, **fields)
 
 
 def _messages(rows: pa.Table, unit: Ints, number: Ints) -> Happenings:

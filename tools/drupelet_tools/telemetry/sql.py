@@ -15,8 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from drupelet_tools.telemetry import session
+from drupelet_tools.telemetry.days import day_table
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import Lake, Share, open_lake
+from drupelet_tools.telemetry.lake import Lake, Share, fill_wall, open_lake
 from drupelet_tools.telemetry.piece_file import TABLE
 from drupelet_tools.telemetry.place import Place, Remote, place
 from drupelet_tools.telemetry.schemas import FILES, PIECE, TABLES, WALL_TABLES
@@ -117,31 +118,43 @@ def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     if table == "clocks":
         return spark.createDataFrame(lake.clocks)
     foreign = spark.createDataFrame(lake.foreign(table))
-    union = _put_together(spark, lake.shares(), table, TABLES[table]).union(foreign)
+    clocks = lake.clocks if table == "days" else None
+    union = _put_together(spark, lake.shares(), table, TABLES[table], clocks).union(foreign)
     if table in WALL_TABLES and lake.clocks.num_rows:
         return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union
 
 
 def _put_together(
-    spark: SparkSession, shares: list[Share], table: str, columns: pa.Schema
+    spark: SparkSession,
+    shares: list[Share],
+    table: str,
+    columns: pa.Schema,
+    clocks: pa.Table | None = None,
 ) -> DataFrame:
     schema = from_arrow_schema(columns)
     if not shares:
         return _nothing(spark, schema)
     # One row per partition, and each task takes the share with its number.
     numbers = spark.range(0, len(shares), 1, len(shares))
-    return numbers.mapInArrow(_puts_together(shares, table), schema)
+    return numbers.mapInArrow(_puts_together(shares, table, clocks), schema)
 
 
-def _puts_together(shares: list[Share], table: str) -> Callable[[Batches], Batches]:
+def _puts_together(
+    shares: list[Share], table: str, clocks: pa.Table | None
+) -> Callable[[Batches], Batches]:
     """The function that each worker runs over the numbers of its shares."""
 
     def put_together(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                share, names = shares[number], FILES[PIECE].names
-                rows = share.pieces(names) if table == PIECES else share.table(table)
+                share = shares[number]
+                if table == PIECES:
+                    rows = share.pieces(FILES[PIECE].names)
+                elif clocks is None:
+                    rows = share.table(table)
+                else:  # a day is a sum of hours whose wall times are settled
+                    rows = day_table(fill_wall(share.table("hours"), clocks))
                 yield from rows.to_batches(BATCH_ROWS)
 
     return put_together

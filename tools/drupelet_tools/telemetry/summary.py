@@ -114,6 +114,8 @@ def _boots(sums: Sums, choice: Choice) -> Boots:
         choice.families,
         first_and_count(messages, messages.unit),
         battery.take(np.lexsort((battery.number, battery.time_ms, battery.unit))),
+        sums.samples.of_pieces(choice.pieces),
+        sums.bins.of_pieces(choice.pieces),
     )
 
 

@@ -69,7 +69,7 @@ class Draw:
 def damaged(frames: "list", wanted: int) -> "list":
     """Frames of a real exchange, cut short or with a byte of their first record changed."""
     draw = Draw(5)
-    made = []
+    copies = []
     for index in range(wanted):
         source = frames[index % len(frames)]
         if len(source) < 3:
@@ -79,6 +79,6 @@ def damaged(frames: "list", wanted: int) -> "list":
             frame = bytearray(source[: 1 + draw.below(len(source) - 1)])
         else:
             frame[1 + draw.below(min(3, len(source) - 1))] ^= 1 << draw.below(8)
-        made.append(frame)
-    made.append(bytearray(b"\x7f\x00"))
-    return made
+        copies.append(frame)
+    copies.append(bytearray(b"\x7f\x00"))
+    return copies

@@ -68,16 +68,16 @@ class Device:
         self.node.wake_ms(1000)
 
 
-def largest(thing: "object", seen: "list", depth: int = 0) -> int:
+def largest(value: "object", seen: "list", depth: int = 0) -> int:
     """Bytes of the largest table that can be reached from here."""
     size = 0
-    if isinstance(thing, (bytearray, bytes)):
-        size = len(thing)
-    elif isinstance(thing, list):
-        size = len(thing) * config["word"]
-    inner = thing if isinstance(thing, list) else ()
-    if not inner and hasattr(thing, "__dict__") and not isinstance(thing, type):
-        inner = [getattr(thing, name) for name in thing.__dict__]
+    if isinstance(value, (bytearray, bytes)):
+        size = len(value)
+    elif isinstance(value, list):
+        size = len(value) * config["word"]
+    inner = value if isinstance(value, list) else ()
+    if not inner and hasattr(value, "__dict__") and not isinstance(value, type):
+        inner = [getattr(value, name) for name in value.__dict__]
     if depth < 9:
         for item in inner:
             if not isinstance(item, (int, str)) and id(item) not in seen:

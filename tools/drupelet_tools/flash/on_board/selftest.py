@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Whether this board works: each check gives [name, passed, what was seen]."""
+"""Checks whether this board works; each check returns [name, passed, what it measured]."""
 
 import binascii
 import gc
@@ -17,17 +17,17 @@ HEAP_FREE_MIN = 32768  # a node's tables and buffers, beside its code
 
 
 def heap() -> list:
-    """What is free beside the code that is loaded."""
+    """Enough heap is free beside the loaded code."""
     gc.collect()
     free = gc.mem_free()
     return ["heap", free >= HEAP_FREE_MIN, "%d of %d bytes free" % (free, free + gc.mem_alloc())]
 
 
 def flash(root: str) -> list:
-    """A file on the drive that is mounted there is written, read back and deleted."""
+    """A file on the drive mounted at `root` can be written, read back and deleted."""
     path = root + NAME
     data = os.urandom(PIECE)
-    begun = time.ticks_ms()
+    start_ms = time.ticks_ms()
     try:
         with open(path, "wb") as file:
             for _ in range(PIECES):
@@ -39,30 +39,34 @@ def flash(root: str) -> list:
             same = same and not file.read(1)
     finally:
         os.remove(path)
-    took_ms = time.ticks_diff(time.ticks_ms(), begun)
-    return ["flash", same, "%d bytes written and read in %d ms" % (PIECE * PIECES, took_ms)]
+    spent_ms = time.ticks_diff(time.ticks_ms(), start_ms)
+    return ["flash", same, "%d bytes written and read in %d ms" % (PIECE * PIECES, spent_ms)]
 
 
 def clock() -> list:
     """Two clocks of the chip agree over a sleep."""
-    begun_ms = time.ticks_ms()
-    begun_us = time.ticks_us()
+    start_ms = time.ticks_ms()
+    start_us = time.ticks_us()
     time.sleep_ms(100)
-    took_us = time.ticks_diff(time.ticks_us(), begun_us)
-    took_ms = time.ticks_diff(time.ticks_ms(), begun_ms)
-    apart = took_us - took_ms * 1000
-    agree = -2000 < apart < 2000 and took_ms >= 99
-    return ["clock", agree, "a sleep of 100 ms took %d us" % took_us]
+    spent_us = time.ticks_diff(time.ticks_us(), start_us)
+    spent_ms = time.ticks_diff(time.ticks_ms(), start_ms)
+    apart = spent_us - spent_ms * 1000
+    agree = -2000 < apart < 2000 and spent_ms >= 99
+    return ["clock", agree, "a sleep of 100 ms took %d us" % spent_us]
 
 
 def chance() -> list:
     """The random source does not repeat itself."""
-    one, other = os.urandom(16), os.urandom(16)
-    return ["random", one != other, "two draws of 16 bytes differ" if one != other else "the same"]
+    first, second = os.urandom(16), os.urandom(16)
+    return [
+        "random",
+        first != second,
+        "two draws of 16 bytes differ" if first != second else "the same",
+    ]
 
 
 def hashes(text: str, blake2s: str, sha256: str) -> list:
-    """BLAKE2s and SHA-256 of what the host drew, as the host made them."""
+    """BLAKE2s and SHA-256 of the host's random bytes equal the host's digests."""
     from drupelet.base.hashes import Blake2s
 
     data = binascii.unhexlify(text)
@@ -75,16 +79,16 @@ def hashes(text: str, blake2s: str, sha256: str) -> list:
         binascii.hexlify(out).decode() == blake2s,
         binascii.hexlify(hashlib.sha256(data).digest()).decode() == sha256,
     ]
-    begun = time.ticks_us()
+    start_us = time.ticks_us()
     own.start()
     own.update(data, 0, len(data))
     own.digest_into(out, 0)
-    took_us = time.ticks_diff(time.ticks_us(), begun)
-    return ["hash", all(passed), "BLAKE2s of %d bytes in %d us" % (len(data), took_us)]
+    spent_us = time.ticks_diff(time.ticks_us(), start_us)
+    return ["hash", all(passed), "BLAKE2s of %d bytes in %d us" % (len(data), spent_us)]
 
 
 def aead(key: str, nonce: str, text: str, sealed: str) -> list:
-    """AES-CCM of what the host drew, as the host sealed it."""
+    """AES-CCM seals the host's random bytes as the host did, and opens them again."""
     from boards.aead import Aead
 
     port = Aead()
@@ -93,18 +97,18 @@ def aead(key: str, nonce: str, text: str, sealed: str) -> list:
     buf = bytearray(binascii.unhexlify(text))
     size = len(buf)
     buf.extend(bytes(8))
-    begun = time.ticks_us()
+    start_us = time.ticks_us()
     port.seal(cipher, nonce, buf, 0, 0, size, 8)
-    took_us = time.ticks_diff(time.ticks_us(), begun)
+    spent_us = time.ticks_diff(time.ticks_us(), start_us)
     same = binascii.hexlify(buf).decode() == sealed
     opened = port.open(cipher, nonce, buf, 0, 0, size, 8)
     buf = buf[:size]
     passed = same and opened and binascii.hexlify(buf).decode() == text
-    return ["seal", passed, "AES-CCM of %d bytes in %d us" % (size, took_us)]
+    return ["seal", passed, "AES-CCM of %d bytes in %d us" % (size, spent_us)]
 
 
 def uart(number: int, settings: dict) -> list:
-    """What goes out of a UART comes back: its two pins are joined by a wire."""
+    """The bytes that a UART sends come back: a wire joins its two pins."""
     import machine
 
     for name in ("tx", "rx"):

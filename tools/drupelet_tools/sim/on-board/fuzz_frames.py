@@ -127,9 +127,9 @@ def mutate(draw, sound, buf):
     how = word >> 16
     if how == 0:
         return noise(draw, buf)
-    one = sound[(word & 0xFFFF) * len(sound) >> 16]
-    size = len(one)
-    copy(buf, 0, one, 0, size)
+    frame = sound[(word & 0xFFFF) * len(sound) >> 16]
+    size = len(frame)
+    copy(buf, 0, frame, 0, size)
     if how < 5:
         size = reshape(draw, how, sound, buf, size)
     if how > 6 or how == 4:

@@ -156,8 +156,8 @@ class NimFuzz:
         self.sound = []
         for causal, repair in ((entries, []), ([], entries), (entries, entries)):
             for bloom in (None, bits):
-                made = Message(b"alice", b"id-1", b"chan", 300, causal, bloom, repair, b"text")
-                self.sound.append(encode(made))
+                message = Message(b"alice", b"id-1", b"chan", 300, causal, bloom, repair, b"text")
+                self.sound.append(encode(message))
 
     def fix(self, buf, size, word):
         return size
@@ -301,8 +301,8 @@ class BlackBoxFuzz:
                     for at in range(count)
                 )
                 block = struct.pack("<BBHHHI", 0xB1, count, 0, boot, 9, 0) + bytes(4) + events
-                made = bytearray(head + bytes(4) + block + bytes(512 - len(block)))
-                self.sound.append(bytes(made))
+                box_frame = bytearray(head + bytes(4) + block + bytes(512 - len(block)))
+                self.sound.append(bytes(box_frame))
 
     def fix(self, buf, size, word):
         if word >> 17 == 0:

@@ -47,16 +47,16 @@ class CobsFuzz:
 def packets(draw, topic):
     """What a broker may send to a client of QoS 0, and some that it may not."""
     out = bytearray(300)
-    made = [b"\x20\x02\x00\x00", b"\x90\x03\x00\x01\x00", b"\xd0\x00", b"\x20\x02\x00\x05"]
+    samples = [b"\x20\x02\x00\x00", b"\x90\x03\x00\x01\x00", b"\xd0\x00", b"\x20\x02\x00\x05"]
     for size in (1, 60, 200):
         frame = bytes(draw(256) for _ in range(size))
-        made.append(bytes(out[: publish_into(out, topic, frame, size)]))
+        samples.append(bytes(out[: publish_into(out, topic, frame, size)]))
     head = bytes((0, len(topic))) + topic
-    made.append(bytes((0x32, len(head) + 5)) + head + b"\x00\x07abc")
-    made.append(bytes((0x31, len(head) + 3)) + head + b"old")
-    made.append(bytes((0x30, len(head) + 1)) + head[:-1] + b"#xx")
-    made.append(b"\x40\x02\x00\x07")
-    return made
+    samples.append(bytes((0x32, len(head) + 5)) + head + b"\x00\x07abc")
+    samples.append(bytes((0x31, len(head) + 3)) + head + b"old")
+    samples.append(bytes((0x30, len(head) + 1)) + head[:-1] + b"#xx")
+    samples.append(b"\x40\x02\x00\x07")
+    return samples
 
 
 def set_length(buf, size, word):
@@ -68,13 +68,13 @@ def set_length(buf, size, word):
     if at > 4 or size < 2:
         return size
     how = word >> 16
-    told = body
+    length = body
     if how == 0:
-        told = (body + (word & 7)) & 0x3FFF
+        length = (body + (word & 7)) & 0x3FFF
     elif how == 1:
-        told = (word & 0xFFFF) << (word & 7)  # up to 2^23
+        length = (word & 0xFFFF) << (word & 7)  # up to 2^23
     count = 1
-    while told >> 7 * count:
+    while length >> 7 * count:
         count += 1
     if how == 2:
         count = min(4, count + 1)  # longer than it need be
@@ -82,7 +82,7 @@ def set_length(buf, size, word):
         count = 5
     copy(buf, 1 + count, buf, at + 1, body)
     for place in range(count):
-        buf[1 + place] = told >> 7 * place & 127 | (128 if place < count - 1 else 0)
+        buf[1 + place] = length >> 7 * place & 127 | (128 if place < count - 1 else 0)
     return 1 + count + body
 
 
@@ -274,13 +274,13 @@ class StickFuzz:
         self.sound = []
         for sizes in ((1,), (30, 90, 5), (200,), ()):
             head = b"DRP1" + SENDER + OWN + b"\x00\x00\x00\x01\x00\x00\x00\x07"
-            made = bytearray(head + bytes(2))
-            checksum(made, 0, 20)
+            bundle = bytearray(head + bytes(2))
+            checksum(bundle, 0, 20)
             for size in sizes + (0,):  # noqa: RUF005 - MicroPython has no other form
-                at = len(made)
-                made += bytes((0, size)) + bytes(draw(256) for _ in range(size)) + bytes(2)
-                checksum(made, at, size + 2)
-            self.sound.append(bytes(made))
+                at = len(bundle)
+                bundle += bytes((0, size)) + bytes(draw(256) for _ in range(size)) + bytes(2)
+                checksum(bundle, at, size + 2)
+            self.sound.append(bytes(bundle))
 
     def fix(self, buf, size, word):
         if not word >> 17 or size < 22:

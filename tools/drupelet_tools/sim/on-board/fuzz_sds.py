@@ -23,13 +23,13 @@ class SdsFuzz:
 
     def __init__(self, parser, draw):
         self.decoder = Decoder()
-        one = b"\x0a\x05alice\x12\x04id-1\x1a\x04chan\x50\x96\x01"
+        head = b"\x0a\x05alice\x12\x04id-1\x1a\x04chan\x50\x96\x01"
         entry = b"\x0a\x04id-0\x12\x04hint\x1a\x03bob"
         causal = b"\x5a" + bytes((len(entry),)) + entry
         self.sound = [
-            one + causal + b"\x62\x10" + bytes(draw(256) for _ in range(16)),
-            one + causal + causal + b"\x6a" + bytes((len(entry),)) + entry,
-            one + b"\xa2\x01\x05hello",
+            head + causal + b"\x62\x10" + bytes(draw(256) for _ in range(16)),
+            head + causal + causal + b"\x6a" + bytes((len(entry),)) + entry,
+            head + b"\xa2\x01\x05hello",
         ]
 
     def fix(self, buf, size, word):

@@ -126,9 +126,9 @@ class SealFuzz:
             seals[-1].load()
         self.seal, self.peer = seals
         # A pair that has spoken has all its ciphers: what is in use depends not on its age.
-        for one, other in ((seals[0], seals[1]), (seals[1], seals[0])) * 2:
-            size = one.seal_into(self.out, self.plain, 9, 0)
-            other.open(self.out, size, self.now_ms)
+        for sender, receiver in ((seals[0], seals[1]), (seals[1], seals[0])) * 2:
+            size = sender.seal_into(self.out, self.plain, 9, 0)
+            receiver.open(self.out, size, self.now_ms)
 
     def fix(self, buf, size, word):
         how = word >> 16
@@ -226,11 +226,11 @@ class SealFuzz:
 
     def answer(self, now_ms):
         """Send what is due, to be read by the peer."""
-        made = self.seal.seal_into(self.out, self.plain, 3, 0)
-        if made < 0:
+        size = self.seal.seal_into(self.out, self.plain, 3, 0)
+        if size < 0:
             self.begin()
             return 0
-        self.peer.open(self.out, made, now_ms)
+        self.peer.open(self.out, size, now_ms)
         return 2
 
 
@@ -243,9 +243,9 @@ class SleepFuzz(SealFuzz):
         kept = bytearray(SLEEP_SIZE)
         text = bytearray(20)
         for _ in range(8):
-            for one, other in ((self.seal, self.peer), (self.peer, self.seal)) * 3:
-                one.prepare()
-                other.open(self.out, one.seal_into(self.out, text, 20, 0), 0)
+            for sender, receiver in ((self.seal, self.peer), (self.peer, self.seal)) * 3:
+                sender.prepare()
+                receiver.open(self.out, sender.seal_into(self.out, text, 20, 0), 0)
             self.seal.flags &= ~(OWES | RENEW)
             if export_into(self.seal, kept, 0):
                 self.sound.append(bytes(kept))
@@ -286,13 +286,13 @@ class SenderKeysFuzz:
     def begin(self):
         """Hand the publisher's key to the listener."""
         self.anew += 1
-        made = []
+        ends = []
         for own in (b"A___", b"B___"):
-            made.append(
+            ends.append(
                 SenderKeys(Aead(), RamKeys(own, own), own, lambda: self.draw(256), members_max=2)
             )
-            made[-1].create()
-        self.keys, self.writer = made
+            ends[-1].create()
+        self.keys, self.writer = ends
         self.writer.record_into(self.record, 0)
         self.keys.admit(self.record, 0)
         self.deaf = 0

@@ -112,13 +112,13 @@ class Console:
 
     def __init__(self):
         self.lines = []
-        self.said = ""
+        self.answer = ""
 
     def line(self, size_max):
         return self.lines.pop()[:size_max] if self.lines else b""
 
     def say(self, text):
-        self.said = text
+        self.answer = text
 
 
 class ProvisionFuzz:
@@ -152,15 +152,15 @@ class ProvisionFuzz:
 
     def feed(self, buf, size):
         console = self.console
-        console.said = ""
+        console.answer = ""
         console.lines.append(bytes(memoryview(buf)[:size]))
         try:
             take_keys(console, DEVICE, self.ring)
         except Keyless:
             console.lines.clear()  # the end of what is there
-        if not console.said or '"keyless"' in console.said:
+        if not console.answer or '"keyless"' in console.answer:
             return 0
-        return 2 if '"no"' in console.said else 3
+        return 2 if '"no"' in console.answer else 3
 
 
 class Body:
