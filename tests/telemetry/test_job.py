@@ -293,4 +293,5 @@ def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(
         frame = spark.table(table)
         assert frame.columns == schemas.TABLES[table].names
         plain = [tuple(row.values()) for row in state.read(table).to_pylist()]
-        assert sorted(map(repr, map(tuple, frame.collect()))) == sorted(map(repr, plain)), table
+        rows = [tuple(row.asDict(recursive=True).values()) for row in frame.collect()]
+        assert sorted(map(repr, rows)) == sorted(map(repr, plain)), table
