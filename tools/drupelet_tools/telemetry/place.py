@@ -128,7 +128,7 @@ class Remote:
         return self._kind() != "NotFound"
 
     def _kind(self) -> str:
-        with _told(self):
+        with _naming(self):
             filesystem, path = filesystem_of(self)
             kind = str(filesystem.get_file_info(path).type.name)
             bucket = path.partition("/")[0]
@@ -145,13 +145,13 @@ class Remote:
         """
         from pyarrow import fs
 
-        with _told(self):
+        with _naming(self):
             filesystem, path = filesystem_of(self)
-            chosen = fs.FileSelector(path, allow_not_found=True, recursive=True)
+            selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
             return [
-                Remote(self.uri + one.path[len(path) :], one.size, one.mtime_ns or 0)
-                for one in filesystem.get_file_info(chosen)
-                if one.is_file
+                Remote(self.uri + info.path[len(path) :], info.size, info.mtime_ns or 0)
+                for info in filesystem.get_file_info(selector)
+                if info.is_file
             ]
 
     def mkdir(self, parents: bool = True, exist_ok: bool = True) -> None:  # noqa: ARG002
@@ -179,8 +179,8 @@ Place = Path | Remote
 
 
 @contextmanager
-def _told(where: Remote) -> Iterator[None]:
-    """Has an error of a store say what it means, in one line."""
+def _naming(where: Remote) -> Iterator[None]:
+    """Turn an error of the store into one line that names the place and what it means."""
     try:
         yield
     except OSError as refused:
@@ -258,14 +258,14 @@ def _filesystem(
         return fs.S3FileSystem(**options), authority
     try:
         if scheme in _OF_PYARROW:
-            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
-            return found
+            opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+            return opened
         import fsspec
 
         own, root = fsspec.core.url_to_fs(f"{scheme}://{authority}/")
         return fs.PyFileSystem(fs.FSSpecHandler(own)), root
-    except (ImportError, ValueError, NotImplementedError, OSError) as missing:
-        raise TelemetryError(f"{scheme}://{authority}: {reason(missing)}") from None
+    except (ImportError, ValueError, NotImplementedError, OSError) as error:
+        raise TelemetryError(f"{scheme}://{authority}: {reason(error)}") from None
 
 
 def _endpoint() -> str:
@@ -362,16 +362,16 @@ def dataset(paths: Collection[str], schema: pa.Schema) -> ds.Dataset:
     """
     import pyarrow.dataset as ds
 
-    listed = [place(path) for path in paths]
-    if isinstance(listed[0], Path):
+    places = [place(path) for path in paths]
+    if isinstance(places[0], Path):
         return ds.dataset(list(paths), schema=schema, format="parquet")
     # Without a look at each of them before it is read.
-    found = [filesystem_of(one) for one in listed]
+    opened = [filesystem_of(where) for where in places]
     return ds.FileSystemDataset.from_paths(
-        [path for _, path in found],
+        [path for _, path in opened],
         schema=schema,
         format=ds.ParquetFileFormat(),
-        filesystem=found[0][0],
+        filesystem=opened[0][0],
     )
 
 
