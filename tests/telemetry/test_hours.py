@@ -17,7 +17,7 @@ WALL_MS = 1_795_000_000_000
 BYTES = box.traffic_index(0, 0, 1)
 
 
-def made(root, datas):
+def lake_of(root, datas):
     """A lake of these segments."""
     inbox = root / "in"
     inbox.mkdir(exist_ok=True)
@@ -29,7 +29,7 @@ def made(root, datas):
 
 def rows_of(root, events, table="hours", wall_ms=WALL_MS, **cuts):
     datas = box.segments(DEVICE, 1, events, wall_ms=wall_ms, uncertainty_ms=20, **cuts)
-    return made(root, datas).read(table).to_pylist()
+    return lake_of(root, datas).read(table).to_pylist()
 
 
 def random_log(rng):
@@ -77,10 +77,10 @@ def check_sums(state):
                 assert total(device, name) == wanted, name
             kept, wanted = {}, {}
             own = [row for row in state.read("traffic").to_pylist() if row["device"] == device]
-            for found, some in ((wanted, own), (kept, [t for r in mine for t in r["traffic"]])):
-                for row in some:
+            for sums, counted in ((wanted, own), (kept, [t for r in mine for t in r["traffic"]])):
+                for row in counted:
                     key = (row["carrier"], row["direction"], row["kind"], row["unit"])
-                    found[key] = found.get(key, 0) + row["value"]
+                    sums[key] = sums.get(key, 0) + row["value"]
             assert kept == wanted
             sent = {key[1]: 0 for key in kept} | {
                 key[1]: sum(v for k, v in kept.items() if k[1:3] == (key[1], "carrier"))
@@ -103,13 +103,13 @@ def test_hours_add_up_to_the_boots_in_any_cut_and_order_with_losses(tmp_path, se
         datas = rng.sample(datas, max(1, len(datas) * 2 // 3))
         datas = [spoil(data, 0) if rng.random() < 0.3 else data for data in datas]
     rng.shuffle(datas)
-    state = made(tmp_path, datas)
+    state = lake_of(tmp_path, datas)
     check_sums(state)
     whole = {name: state.read(name).to_pylist() for name in ("hours", "days")}
     (tmp_path / "parts").mkdir()
     other_order = rng.sample(datas, len(datas))
     for low in range(0, len(datas), 3):
-        again = made(tmp_path / "parts", other_order[: low + 3])
+        again = lake_of(tmp_path / "parts", other_order[: low + 3])
     assert {name: again.read(name).to_pylist() for name in whole} == whole
 
 
@@ -165,7 +165,7 @@ def test_a_state_behind_the_last_counter_lies_where_events_show_it(tmp_path):
 def test_a_year_has_8760_hours_and_its_days_lie_by_utc(tmp_path):
     times = range(0, 365 * DAY_MS, HOUR_MS)
     events = [box.counter(at + 60_000, 2, (at + 60_000)) for at in times]
-    state = made(tmp_path, box.segments(DEVICE, 1, events, wall_ms=WALL_MS))
+    state = lake_of(tmp_path, box.segments(DEVICE, 1, events, wall_ms=WALL_MS))
     hours, days = state.read("hours"), state.read("days").to_pylist()
     assert hours.num_rows == 8_760
     assert pc.max(hours["idle_ms"]).as_py() == HOUR_MS
@@ -190,7 +190,7 @@ def test_days_use_the_clocks_that_exchanges_give(tmp_path):
     born, heard = [(1_000, box.CREATED, 0, 0, 7)], [(5_000, box.DELIVERED, 1, 0, 7)]
     back = [(6_000, box.CREATED, 0, 0, 9)]
     arrived = [(3_000, box.DELIVERED, 1, 0, 9)]
-    state = made(tmp_path, [
+    state = lake_of(tmp_path, [
         *box.segments(DEVICE, 1, [*born, *arrived], wall_ms=WALL_MS, uncertainty_ms=20),
         *box.segments(other, 1, [*heard, *back]),
     ])  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_boot_that_claims_centuries_has_ten_years_of_hours_at_most(tmp_path):
     events = [box.counter(1, 10, 1)]
     later = [box.counter(2**47, 10, 1_000_000_000), box.state(2**47, 2)]
     datas = [box.segment(DEVICE, 1, at, [some]) for at, some in enumerate((events, later))]
-    state = made(tmp_path, datas)
+    state = lake_of(tmp_path, datas)
     check_sums(state)
     hours = state.read("hours")
     assert hours.num_rows <= HOURS_MAX and pc.max(hours["hour"]).as_py() == HOURS_MAX - 1

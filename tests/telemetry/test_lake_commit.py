@@ -95,15 +95,15 @@ def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeyp
     turns = []
 
     def another_is_faster(*given):
-        found = read_state(*given)
+        state = read_state(*given)
         if len(turns) % 2 == 0 and len(turns) < 6:
-            turns.append(found.version)
+            turns.append(state.version)
             commit.commit(
                 lake.open_lake(root), commit.Change([], commit.key_rows([]), all_keys=all_keys)
             )
         elif len(turns) < 6:
-            turns.append(found.version)
-        return found
+            turns.append(state.version)
+        return state
 
     monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
     assert ingest(packs[1:2], root)["new"] > 0
@@ -122,10 +122,10 @@ def test_one_import_lands_once_when_two_are_made_at_once(tmp_path, monkeypatch):
     read_state = lake.Lake.refreshed
 
     def another_is_faster(*given):
-        found = read_state(*given)
+        state = read_state(*given)
         monkeypatch.setattr(lake.Lake, "refreshed", read_state)
         assert commit.append(root, rows, "import:1")
-        return found
+        return state
 
     monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
     assert not commit.append(root, rows, "import:1")
@@ -155,8 +155,8 @@ def says_what_is_in_it(root):
     for kind in schemas.KINDS:
         for one, path in zip(state.files[kind], state.paths(kind), strict=True):
             devices = pq.read_table(path, columns=["device"])["device"].to_pylist()
-            told = (one.rows, one.device_min, one.device_max, one.size)
-            assert told == (len(devices), min(devices), max(devices), Path(path).stat().st_size)
+            logged = (one.rows, one.device_min, one.device_max, one.size)
+            assert logged == (len(devices), min(devices), max(devices), Path(path).stat().st_size)
     return True
 
 
@@ -167,9 +167,9 @@ def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkey
         ingest([pack], root, events=True)
     monkeypatch.setattr(lake, "SHARE_PIECES", 64)
     assert says_what_is_in_it(root)
-    told = run("compact", root, "--json")
-    assert told.exit_code == 0, told.stderr
-    done = json.loads(told.stdout)
+    completed = run("compact", root, "--json")
+    assert completed.exit_code == 0, completed.stderr
+    done = json.loads(completed.stdout)
     assert done["files_before"] > 12 > 2 == done["files"]
     assert without_places(content(root)) == without_places(wanted)
     assert compact.compact(root).files == 2
@@ -255,8 +255,8 @@ def test_boots_of_which_nothing_comes_are_removed_after_the_days_to_keep(tmp_pat
                   {"x": {"name": "tower"}})  # fmt: skip
     taken[0] = 0
     assert run("compact", root, "--keep", "90 days").stderr.count("want a number of days") == 1
-    told = run("compact", root, "--keep", "90d", "--json")
-    assert json.loads(told.stdout)["boots_removed"] == 1
+    completed = run("compact", root, "--keep", "90d", "--json")
+    assert json.loads(completed.stdout)["boots_removed"] == 1
     state = lake.open_lake(root)
     assert [(row["boot"], row["number"]) for row in state.read("segments").to_pylist()] == [
         (2, 0), (2, 1), (3, 0),
@@ -344,6 +344,37 @@ def test_killed_right_before_or_after_a_commit(boxes, tmp_path, monkeypatch, wor
 # --- a lake of version 3 ---
 
 
+def is_told_to_migrate(version, root, *words):
+    """Whether a command refuses a lake of an older version in one line with the remedy."""
+    refused = run(*words, "--lake", root)
+    return (
+        (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        and f"{root}: a lake of schema version {version}" in refused.stderr
+        and f"drupelet telemetry migrate {root}" in refused.stderr
+    )
+
+
+def migrated(root, counts, wanted):
+    """The lake after `migrate`, which has these counts, the same tables, and goes on."""
+    completed = run("migrate", root, "--json")
+    assert completed.exit_code == 0, completed.stderr
+    assert json.loads(completed.stdout) == counts
+    state = lake.open_lake(root)
+    for table, old_rows in wanted.items():
+        rows = state.read_devices() if table == "devices" else state.read(table)
+        have, want = (
+            sorted(flat(table, row) for row in some) for some in (rows.to_pylist(), old_rows)
+        )
+        if table == "events":  # only one ingest had asked for them
+            assert set(want) < set(have)
+        else:
+            assert have == want, table
+    again = run("migrate", root)
+    assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
+    assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
+    return state
+
+
 @pytest.fixture
 def old(tmp_path):
     """A lake that version 3 made of logs of the simulator, and the tables that it gave."""
@@ -355,27 +386,9 @@ def old(tmp_path):
 def test_a_lake_of_version_3_is_migrated_in_its_place(old):
     root, wanted = old
     for words in (("report", "--html", root.parent / "x.html"), ("query", "SELECT 1")):
-        told = run(*words, "--lake", root)
-        assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
-        assert f"{root}: a lake of schema version 3" in told.stderr
-        assert f"drupelet telemetry migrate {root}" in told.stderr
-    told = run("migrate", root, "--json")
-    assert told.exit_code == 0, told.stderr
-    assert json.loads(told.stdout) == {"segments": 18, "imports": 1, "names": 5}
-    state = lake.open_lake(root)
-    for table, rows in wanted.items():
-        found = state.read_devices() if table == "devices" else state.read(table)
-        have, want = (
-            sorted(flat(table, row) for row in some) for some in (found.to_pylist(), rows)
-        )
-        if table == "events":  # only the first ingest had asked for them
-            assert set(want) < set(have)
-        else:
-            assert have == want, table
+        assert is_told_to_migrate(3, root, *words)
+    migrated(root, {"segments": 18, "imports": 1, "names": 5}, wanted)
     assert sorted(path.name for path in root.iterdir()) == ["packs", "plans", "table"]
-    again = run("migrate", root)
-    assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
-    assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
 
 
 # --- a lake of version 4 ---
@@ -391,33 +404,15 @@ def before(tmp_path):
 
 def test_a_lake_of_version_4_is_migrated_in_its_place(before, monkeypatch):
     root, wanted = before
-    told = run("report", "--html", root.parent / "x.html", "--lake", root)
-    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
-    assert f"{root}: a lake of schema version 4" in told.stderr
-    assert f"drupelet telemetry migrate {root}" in told.stderr
+    assert is_told_to_migrate(4, root, "report", "--html", root.parent / "x.html")
     log = sorted((root / "table" / "_delta_log").iterdir())
     monkeypatch.setattr(migrate, "create_table", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         migrate.migrate(root)
     assert sorted((root / "table" / "_delta_log").iterdir()) == log, "killed: it is as it was"
     monkeypatch.undo()
-    told = run("migrate", root, "--json")
-    assert told.exit_code == 0, told.stderr
-    assert json.loads(told.stdout) == {"segments": 88, "imports": 1, "names": 9}
-    state = lake.open_lake(root)
-    for table, rows in wanted.items():
-        found = state.read_devices() if table == "devices" else state.read(table)
-        have, want = (
-            sorted(flat(table, row) for row in some) for some in (found.to_pylist(), rows)
-        )
-        if table == "events":  # only one ingest had asked for them
-            assert set(want) < set(have)
-        else:
-            assert have == want, table
+    state = migrated(root, {"segments": 88, "imports": 1, "names": 9}, wanted)
     assert state.read("hours").num_rows >= 7, "one at least of each boot of a black box"
-    again = run("migrate", root)
-    assert (again.exit_code, "nothing to migrate" in again.stderr) == (1, True)
-    assert ingest([root / "packs"], root)["new"] == 0, "it goes on where it was"
     compact.compact(root)
     assert lake.open_lake(root).read("segments").num_rows == len(wanted["segments"])
 
@@ -427,14 +422,15 @@ def test_a_migration_of_version_4_gives_way_to_another_writer(before, monkeypatc
     decoded = migrate._decoded
 
     def meanwhile(*given, **named):
-        (tmp := DeltaTable(root / "table")).create_checkpoint()
-        tmp.alter.set_table_properties({"delta.checkpointInterval": "21"})
+        other_writer = DeltaTable(root / "table")
+        other_writer.create_checkpoint()
+        other_writer.alter.set_table_properties({"delta.checkpointInterval": "21"})
         return decoded(*given, **named)
 
     monkeypatch.setattr(migrate, "_decoded", meanwhile)
-    told = run("migrate", root)
-    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
-    assert "was written to meanwhile; nothing changed: run it again" in told.stderr
+    refused = run("migrate", root)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "was written to meanwhile; nothing changed: run it again" in refused.stderr
     monkeypatch.undo()
     assert migrate.migrate(root).segments == 88
 
@@ -466,9 +462,9 @@ def test_what_a_migration_misses_is_named_and_nothing_changes(old):
     root, _ = old
     pack = sorted((root / "packs").iterdir())[0]
     pack.unlink()
-    told = run("migrate", root)
-    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
-    assert f"{pack}: has segments of the lake and is not there" in told.stderr
+    refused = run("migrate", root)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert f"{pack}: has segments of the lake and is not there" in refused.stderr
     assert (root / "manifest.json").exists() and not (root / "table" / "_delta_log").exists()
     (root / "manifest.json").write_text('{"schema_version": 2, "parts": [], "names": {}}')
     assert "only version 3 can be migrated" in run("migrate", root).stderr

@@ -18,9 +18,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def server():
-    made = s3_server.S3Server()
-    yield made
-    made.close()
+    running = s3_server.S3Server()
+    yield running
+    running.close()
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def _refusal(work):
     """Why work was refused; nothing if it was done."""
     try:
         work()
-    except TelemetryError as told:
-        return str(told)
+    except TelemetryError as refused:
+        return str(refused)
     return ""
 
 
@@ -106,7 +106,7 @@ def _commit_lost(method, path, before):
 def test_what_partly_fails_counts_once(boxes, bucket, server, fault):
     """A run goes on or is refused in one line; the next ones give the same tables."""
     packs, wanted = boxes
-    root, told = f"{bucket}/lake", ""
+    root, refusals = f"{bucket}/lake", ""
     ingest(packs[:1], root)
     with server.failing(fault):
         for work in (
@@ -114,8 +114,8 @@ def test_what_partly_fails_counts_once(boxes, bucket, server, fault):
             lambda: ingest(packs[2:], root),
             lambda: compact.compact(place(root)),
         ):
-            told += _refusal(work)
-    assert "\n" not in told and (fault is not _commit_lost or told == "")
+            refusals += _refusal(work)
+    assert "\n" not in refusals and (fault is not _commit_lost or refusals == "")
     assert server.faults.total() > 2
     ingest(packs, root)
     assert ingest(packs, root)["new"] == 0
@@ -125,35 +125,43 @@ def test_what_partly_fails_counts_once(boxes, bucket, server, fault):
         assert len({one.path for one in files}) == len(files)
 
 
+def _pack_vanished(method, path, _before):
+    """A pack is listed, and gone when it is read."""
+    is_pack = method in ("GET", "HEAD") and path.endswith(".dbxpack")
+    return s3_server.VANISHED if is_pack else None
+
+
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "reason"),
     [
+        (_pack_vanished, "pack: cannot read it: No such file or directory"),
         (s3_server.every(1, s3_server.DENIED, "GET", "HEAD"), "permission denied; look at the"),
         (s3_server.every(1, s3_server.DENIED, "PUT"), "permission denied; look at the"),
     ],
-    ids=["read", "write"],
+    ids=["vanished", "read", "write"],
 )
-def test_what_is_denied_is_one_line_and_changes_nothing(boxes, bucket, server, fault, told):
+def test_what_cannot_be_done_is_one_line_and_changes_nothing(boxes, bucket, server, fault, reason):
     packs, _ = boxes
+    inbox = upload(packs[:2], f"{bucket}/inbox")
     root = f"{bucket}/lake"
     ingest(packs[:1], root)
     before = tables_of(root)
-    with server.failing(fault), pytest.raises(TelemetryError, match=told) as refused:
-        ingest(packs[1:2], root)
+    with server.failing(fault), pytest.raises(TelemetryError, match=reason) as refused:
+        ingest([inbox], root)
     text = str(refused.value)
     assert "\n" not in text and s3_server.ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in text
     assert tables_of(root) == before
 
 
 def test_commands_name_what_is_wrong_in_one_line(bucket, monkeypatch):
-    for words, told in (
+    for words, reason in (
         (("compact", "s3://no-such-bucket/lake"), "no such bucket; make it"),
         (("alerts", f"{bucket}/lake"), "no lake here"),
         (("compact", "s3://somebody:hidden-word@x/lake"), "credentials in a URI"),
     ):
         done = run(*words)
         text = done.stderr or str(done.exception)
-        assert done.exit_code == 1 and told in text and "hidden-word" not in text
+        assert done.exit_code == 1 and reason in text and "hidden-word" not in text
         assert text.strip().count("\n") == 0
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert "no connection to the store" in run("compact", f"{bucket}/lake").stderr

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from drupelet_tools.telemetry.columns import array_of
 from drupelet_tools.telemetry.decode import NONE, Ints
-from drupelet_tools.telemetry.hour_bins import HOUR_MS, lowest
+from drupelet_tools.telemetry.hour_bins import HOUR_MS, latest, lowest
 from drupelet_tools.telemetry.schemas import HOUR_SUMS, TABLES
 
 DAY_HOURS = 24
@@ -46,8 +46,8 @@ def day_table(hours: pa.Table) -> pa.Table:
         "hours": np.diff(np.append(begins, len(order))),
         **{name: np.add.reduceat(_whole(hours[name]), begins) for name in HOUR_SUMS},
         "wall_uncertainty_ms": np.maximum.reduceat(_whole(hours["wall_uncertainty_ms"]), begins),
-        "battery_first_mv": _last(place[::-1], _whole(hours["battery_first_mv"])[::-1], rows),
-        "battery_last_mv": _last(place, _whole(hours["battery_last_mv"]), rows),
+        "battery_first_mv": latest(place[::-1], _whole(hours["battery_first_mv"])[::-1], rows),
+        "battery_last_mv": latest(place, _whole(hours["battery_last_mv"]), rows),
         "battery_low_mv": lowest(place, _whole(hours["battery_low_mv"]), rows),
         "heap_low": lowest(place, _whole(hours["heap_low"]), rows),
     }
@@ -80,10 +80,3 @@ def _traffic(lists: pa.ChunkedArray, place: Ints, rows: int) -> pa.Array:
 def _whole(column: pa.ChunkedArray | pa.Array) -> Ints:
     values: Ints = pc.fill_null(pc.cast(column, pa.int64()), NONE).to_numpy()
     return values
-
-
-def _last(place: Ints, values: Ints, rows: int) -> Ints:
-    latest = np.full(rows, NONE)
-    known = values != NONE
-    latest[place[known]] = values[known]
-    return latest

@@ -41,8 +41,7 @@ class Samples:
 
     def of_pieces(self, chosen: Ints) -> Samples:
         """Those of some pieces, which are numbered anew in the order of `chosen`."""
-        kept, piece = _renumbered(self.piece, chosen)
-        return Samples(piece, *(getattr(self, one.name)[kept] for one in fields(self)[1:]))
+        return Samples(*_of_pieces(self, chosen))
 
 
 @dataclass(slots=True)
@@ -63,8 +62,7 @@ class Bins:
 
     def of_pieces(self, chosen: Ints) -> Bins:
         """Those of some pieces, which are numbered anew in the order of `chosen`."""
-        kept, piece = _renumbered(self.piece, chosen)
-        return Bins(piece, *(getattr(self, one.name)[kept] for one in fields(self)[1:]))
+        return Bins(*_of_pieces(self, chosen))
 
 
 @dataclass(slots=True)
@@ -77,11 +75,13 @@ class Readings:
     value: Ints
 
 
-def _renumbered(piece: Ints, chosen: Ints) -> tuple[Flags, Ints]:
+def _of_pieces(rows: Samples | Bins, chosen: Ints) -> list[Ints]:
+    """The columns of `rows` whose piece is in `chosen`; the first is its place there."""
+    piece = rows.piece
     place = np.full(max(int(piece.max(initial=-1)), int(chosen.max(initial=-1))) + 1, -1)
     place[chosen] = np.arange(len(chosen))
     kept: Flags = place[piece] >= 0
-    return kept, place[piece][kept]
+    return [place[piece][kept], *(getattr(rows, column.name)[kept] for column in fields(rows)[1:])]
 
 
 def hour_of(time_ms: Ints) -> Ints:
@@ -97,9 +97,8 @@ def bins_of(counted: Readings, heap: Readings) -> tuple[Samples, Bins]:
     key, time_ms, value = key[order], counted.time_ms[order], counted.value[order]
     begins = changes(key)
     bin_begins = changes(key >> _COUNTER_BITS)
-    first_ms, last_ms = reduced(np.minimum, time_ms, bin_begins), reduced(
-        np.maximum, time_ms, bin_begins
-    )  # fmt: skip
+    first_ms = reduced(np.minimum, time_ms, bin_begins)
+    last_ms = reduced(np.maximum, time_ms, bin_begins)
     size = np.diff(np.append(bin_begins, len(key)))
     is_first = time_ms == np.repeat(first_ms, size)
     samples = Samples(
@@ -125,10 +124,18 @@ def _bins(counted: Ints, first_ms: Ints, last_ms: Ints, heap: Readings) -> Bins:
 def lowest(place: Ints, values: Ints, count: int) -> Ints:
     """The lowest value at each of `count` places, of those that are known."""
     most = np.iinfo(np.int64).max
-    found = np.full(count, most)
-    has = values != NONE
-    np.minimum.at(found, place[has], values[has])
-    return np.where(found == most, NONE, found)
+    low = np.full(count, most)
+    known = values != NONE
+    np.minimum.at(low, place[known], values[known])
+    return np.where(low == most, NONE, low)
+
+
+def latest(place: Ints, values: Ints, count: int) -> Ints:
+    """The last value at each of `count` places, of those that are known."""
+    last = np.full(count, NONE)
+    known = values != NONE
+    last[place[known]] = values[known]
+    return last
 
 
 def changes(key: Ints) -> Ints:
@@ -139,5 +146,5 @@ def changes(key: Ints) -> Ints:
 
 def reduced(reduce: np.ufunc, values: Ints, begins: Ints) -> Ints:
     """A reduction of each run of values."""
-    found: Ints = reduce.reduceat(values, begins) if len(begins) else values[:0]
-    return found
+    results: Ints = reduce.reduceat(values, begins) if len(begins) else values[:0]
+    return results

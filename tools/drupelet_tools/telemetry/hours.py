@@ -23,6 +23,7 @@ from drupelet_tools.telemetry.hour_bins import (
     TIME_MS_MAX,
     changes,
     hour_of,
+    latest,
     lowest,
     reduced,
 )
@@ -152,7 +153,8 @@ def _rises(value: Ints, series: Ints) -> Ints:
     same = np.zeros(len(series), dtype=np.bool_)
     same[1:] = series[1:] == series[:-1]
     step = 1
-    # Counters of a board only rise; a damaged one takes as many turns as its series has doublings.
+    # Values of a board only rise, and the loop is not entered. Where damage let one fall, replace
+    # each by the highest before it, over 1, 2, 4 … rows, until none falls.
     while (same[1:] & (value[1:] < value[:-1])).any():
         is_own = series[step:] == series[:-step]
         before = np.where(is_own, value[:-step], value[step:])
@@ -264,12 +266,9 @@ def _starts(boots: Boots, row: Ints, owner: Ints, hour: Ints) -> dict[str, Ints]
 
 def _battery(at: Ints, mv: Ints, count: int) -> dict[str, Ints]:
     """First, last and lowest reading; they come in order of time."""
-    first, last = np.full(count, NONE), np.full(count, NONE)
-    first[at[::-1]] = mv[::-1]
-    last[at] = mv
     return {
-        "battery_first_mv": first,
-        "battery_last_mv": last,
+        "battery_first_mv": latest(at[::-1], mv[::-1], count),
+        "battery_last_mv": latest(at, mv, count),
         "battery_low_mv": lowest(at, mv, count),
     }
 

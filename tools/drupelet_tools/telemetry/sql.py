@@ -119,13 +119,13 @@ def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
         return spark.createDataFrame(lake.clocks)
     foreign = spark.createDataFrame(lake.foreign(table))
     clocks = lake.clocks if table == "days" else None
-    union = _put_together(spark, lake.shares(), table, TABLES[table], clocks).union(foreign)
+    union = _frame_of(spark, lake.shares(), table, TABLES[table], clocks).union(foreign)
     if table in WALL_TABLES and lake.clocks.num_rows:
         return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union
 
 
-def _put_together(
+def _frame_of(
     spark: SparkSession,
     shares: list[Share],
     table: str,
@@ -137,10 +137,10 @@ def _put_together(
         return _nothing(spark, schema)
     # One row per partition, and each task takes the share with its number.
     numbers = spark.range(0, len(shares), 1, len(shares))
-    return numbers.mapInArrow(_puts_together(shares, table, clocks), schema)
+    return numbers.mapInArrow(_worker_of(shares, table, clocks), schema)
 
 
-def _puts_together(
+def _worker_of(
     shares: list[Share], table: str, clocks: pa.Table | None
 ) -> Callable[[Batches], Batches]:
     """The function that each worker runs over the numbers of its shares."""
@@ -163,7 +163,7 @@ def _puts_together(
 def _pieces(spark: SparkSession, lake: Lake) -> DataFrame:
     """The pieces as they are stored; a session that knows Delta reads the table itself."""
     if isinstance(lake.root, Remote):  # Spark may have no connector for it; workers need none
-        return _put_together(spark, lake.shares(), PIECES, FILES[PIECE])
+        return _frame_of(spark, lake.shares(), PIECES, FILES[PIECE])
     try:
         frame = spark.read.format("delta").option("versionAsOf", lake.version)
         stored = frame.load(str(lake.root / TABLE)).where(f"kind = '{PIECE}'")
