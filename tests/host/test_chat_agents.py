@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def standing(home: Home) -> dict[str, str]:
 
 def bodies(home: Home) -> list[bytes]:
     """Every body in the home's store, whatever group and state it has."""
-    with sqlite3.connect(home.path / "store.db") as connection:
+    with closing(sqlite3.connect(home.path / "store.db")) as connection:
         return [row[0] for row in connection.execute("SELECT body FROM log")]
 
 
@@ -250,7 +251,7 @@ def test_a_damaged_entry_is_one_line(make_home: Callable[..., Home]) -> None:
     ann = make_home("ann", IDS["ann"])
     chat(ann, "create", "family")
     for value in (b"{", b"[]", b"\xff", b'{"name":"x","founder":"!","salt":""}'):
-        with sqlite3.connect(ann.path / "store.db") as connection:
+        with closing(sqlite3.connect(ann.path / "store.db", isolation_level=None)) as connection:
             connection.execute("UPDATE meta SET value = ? WHERE key GLOB 'chat.*'", (value,))
         for words in (("list",), ("create", "other")):
             assert "restore a backup" in refusal(ann, *words, status=3)

@@ -28,8 +28,8 @@ class Cluster:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._namespaces: list[str] = []
         self._switch = self._namespace("s")
-        _ip("-n", self._switch, "link", "add", "switch", "type", "bridge")
-        _ip("-n", self._switch, "link", "set", "dev", "switch", "up")
+        _ip_in(self._switch, "link", "add", "switch", "type", "bridge")
+        _ip_in(self._switch, "link", "set", "dev", "switch", "up")
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Cluster:
 
     def driver(self, command: list[str]) -> list[str]:
         """A command that runs on the driver's machine."""
-        return ["ip", "netns", "exec", self._prefix + "d", *command]
+        return [*_inside(self._prefix + "d"), *command]
 
     def launched(self, worker: int) -> int:
         """How many executors a worker has launched."""
@@ -84,20 +84,20 @@ class Cluster:
 
     def _namespace(self, name: str) -> str:
         namespace = self._prefix + name
-        _ip("netns", "add", namespace)
+        _run("ip", "netns", "add", namespace)
         self._namespaces.append(namespace)
-        _ip("-n", namespace, "link", "set", "dev", "lo", "up")
+        _ip_in(namespace, "link", "set", "dev", "lo", "up")
         return namespace
 
     def _machine(self, name: str, number: int) -> str:
         """A namespace on the switch; returns its address."""
         namespace = self._namespace(name)
         address = f"10.77.0.{number}"
-        _ip("-n", namespace, "link", "add", "eth0", "type", "veth",
-            "peer", "name", name, "netns", self._switch)  # fmt: skip
-        _ip("-n", self._switch, "link", "set", "dev", name, "master", "switch", "up")
-        _ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
-        _ip("-n", namespace, "link", "set", "dev", "eth0", "up")
+        _ip_in(namespace, "link", "add", "eth0", "type", "veth",
+               "peer", "name", name, "netns", self._switch)  # fmt: skip
+        _ip_in(self._switch, "link", "set", "dev", name, "master", "switch", "up")
+        _ip_in(namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        _ip_in(namespace, "link", "set", "dev", "eth0", "up")
         return address
 
     def _spark(self, name: str, address: str, *words: str) -> subprocess.Popen[bytes]:
@@ -107,7 +107,7 @@ class Cluster:
         }  # fmt: skip
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                ["ip", "netns", "exec", self._prefix + name, str(_SPARK / "bin" / "spark-class"),
+                [*_inside(self._prefix + name), str(_SPARK / "bin" / "spark-class"),
                  words[0], "--host", address, *words[1:]],
                 env=environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
@@ -122,6 +122,18 @@ class Cluster:
             time.sleep(0.1)
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
+def _inside(namespace: str) -> list[str]:
+    """What stands before a command that runs in a namespace.
+
+    `ip netns exec` and `ip -n` also remount `/`, which no system in a folder (chroot) can.
+    """
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def _ip_in(namespace: str, *words: str) -> None:
+    _run(*_inside(namespace), "ip", *words)
+
+
+def _run(*words: str) -> None:
+    completed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, f"{' '.join(words)}: {completed.stderr}"
