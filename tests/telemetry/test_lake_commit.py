@@ -375,12 +375,19 @@ def migrated(root, counts, wanted):
     return state
 
 
+def unpacked(path, folder):
+    """The lake in an archive, and the tables that it gave."""
+    with tarfile.open(path) as archive:
+        # Python 3.11.2, which is Debian 12's, has no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
+    return folder / "lake", json.loads((folder / "tables.json").read_text("utf-8"))
+
+
 @pytest.fixture
 def old(tmp_path):
     """A lake that version 3 made of logs of the simulator, and the tables that it gave."""
-    with tarfile.open(OLD_LAKE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "lake", json.loads((tmp_path / "tables.json").read_text("utf-8"))
+    return unpacked(OLD_LAKE, tmp_path)
 
 
 def test_a_lake_of_version_3_is_migrated_in_its_place(old):
@@ -397,9 +404,7 @@ def test_a_lake_of_version_3_is_migrated_in_its_place(old):
 @pytest.fixture
 def before(tmp_path):
     """What version 4 made of a lake of version 3 and of segments in all kinds of trouble."""
-    with tarfile.open(LAKE_BEFORE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "lake", json.loads((tmp_path / "tables.json").read_text("utf-8"))
+    return unpacked(LAKE_BEFORE, tmp_path)
 
 
 def test_a_lake_of_version_4_is_migrated_in_its_place(before, monkeypatch):
