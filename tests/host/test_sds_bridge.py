@@ -5,6 +5,7 @@ import random
 import pytest
 
 from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import CHANNEL_OUT_MAX
 from drupelet.channel.channel import Channel
 from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.channel.settings import Settings
@@ -211,6 +212,25 @@ def test_a_side_that_says_nothing_holds_nothing_up() -> None:
     logs = world.logs()
     assert len(logs[0]) == 60 and all(set(log) == set(logs[0]) for log in logs)
     assert all(log == logs[2] for log in (logs[3], logs[5]))
+
+
+def test_a_bridge_with_more_to_carry_than_it_has_room_for_is_spoken_on() -> None:
+    world = Between()
+    carried: list[bytes] = []
+    for number in range(CHANNEL_OUT_MAX + 8):
+        world.nim[0].publish(b"from nina", b"n%02d" % number)
+        for frame in world.nim[0].say():
+            world.right.side.receive(frame, 0)  # the bridge takes its events
+        world.nim[0].channel.outbox.release(0)  # as if somebody else had acknowledged it
+        world.bridge.step(0)
+        carried.append(b"n%02d" % number)
+    assert world.bridge.waiting(0) > 0, "more than the buffer has room for"
+    for number in range(4):
+        assert world.left.publish(b"said here", b"own%d" % number) > 0
+        world.bridge.step(0)
+    for _ in range(40):
+        world.round(20_000)
+    assert set(world.logs()[0]) == {*carried, *(b"own%d" % number for number in range(4))}
 
 
 def test_what_is_too_long_for_a_side_holds_nothing_up() -> None:

@@ -2,11 +2,22 @@
 """What bridges, store nodes and other dialects do with a channel."""
 
 from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import CHANNEL_OUT_MAX
 from drupelet.channel.repair import WANTED_ID_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.channel.channel import Channel
+
+# What is carried takes this many places of the outgoing buffer at most, so that a bridge that is
+# never done with carrying has four for what is said on it.
+_CARRIED_MAX = CHANNEL_OUT_MAX - 4
+assert _CARRIED_MAX > 0
+
+
+def has_room(channel: "Channel") -> bool:
+    """Whether the outgoing buffer has room for a message of another channel."""
+    return channel.outbox.rows.count < _CARRIED_MAX
 
 
 def carry(channel: "Channel", frame: bytearray, size: int, now_ms: int) -> int:
@@ -19,7 +30,7 @@ def carry(channel: "Channel", frame: bytearray, size: int, now_ms: int) -> int:
     code = message.open(frame, 0, size)
     if code != OK or not message.has_lamport or not message.content_size:
         return E_PEER
-    if channel.outbox.rows.is_full():
+    if not has_room(channel):
         return E_CAPACITY
     channel.bloom.key_into(channel.key, 0, frame, message.id_at, message.id_size)
     handle = channel.accept(now_ms, True)
@@ -35,7 +46,7 @@ def send(channel: "Channel", handle: int, now_ms: int) -> int:
     size = channel.keeper.load(handle)
     if not size or message.open(work, 0, size) != OK:
         return E_STORAGE
-    if channel.outbox.rows.is_full():
+    if not has_room(channel):
         return E_CAPACITY
     channel.bloom.key_into(channel.key, 0, work, message.id_at, message.id_size)
     if channel.outbox.rows.find(channel.key) < 0:

@@ -6,9 +6,10 @@ there has it, over restarts, too (`OwedPort`). Filters and repair are each side'
 ephemeral messages end here.
 
 A side on which nobody speaks acknowledges nothing, and participants of `sds-nim` speak only when
-they have something to say. So when the outgoing buffer is full and more waits, what was sent three
-times gives way, first of all what a later message names: whoever missed it finds it in the history
-of what comes after, and asks for it.
+they have something to say. So when the outgoing buffer has no more room for what is carried and
+more waits, what was sent three times gives way, first of all what a later message names: whoever
+missed it finds it in the history of what comes after, and asks for it. What is said on the bridge
+itself always has a few places of that buffer.
 
 Lamport values are milliseconds in `sds` and seconds in `sds-nim`: a message keeps one value on
 each side, behind all that it depends on, in a map that is made again from both logs at a start.
@@ -23,7 +24,7 @@ from typing import Protocol
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
-from drupelet.channel.relay import carry, send
+from drupelet.channel.relay import carry, has_room, send
 from drupelet.wire.sds.nim import Message, from_sds, to_sds
 from drupelet_host.channel.nim_dialect import NimChannel
 from drupelet_host.channel.nim_outbox import is_named
@@ -297,7 +298,7 @@ class Bridge:
             frame = bytearray(to_sds(message))
             code = carry(side.channel, frame, len(frame), now_ms)
             if code == E_CAPACITY:
-                if side.channel.outbox.rows.is_full() and side.make_room(now_ms):
+                if not has_room(side.channel) and side.make_room(now_ms):
                     continue
                 break
             side.backlog.popleft()
