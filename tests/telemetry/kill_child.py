@@ -1,16 +1,15 @@
 """What a process that is to be killed does: it ingests or compacts without Spark."""
 
-from pathlib import Path
-
 from drupelet_tools.telemetry import compact as compaction
 from drupelet_tools.telemetry import job
+from drupelet_tools.telemetry.place import place
 
 
 def ingest(paths, root):
     """Take in what is new under some paths."""
-    job.ingest([Path(path) for path in paths], Path(root), {}, None, events=True)
+    job.ingest([place(path) for path in paths], place(root), {}, None, events=True)
 
 
 def compact(root):
     """Make few files of many."""
-    compaction.compact(Path(root))
+    compaction.compact(place(root))

@@ -1,6 +1,12 @@
 """A lake and inputs on object storage: the tables of a local lake, whatever goes wrong."""
 
 import itertools
+import json
+import multiprocessing
+import random
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -8,11 +14,13 @@ from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import compact, job, lake
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
-from telemetry import s3_server
+from telemetry import kill_child, s3_server
 from telemetry.command_line import run
 from telemetry.lake_content import content
 
 PLACES = ("'file'", "'offset'")
+COMMAND_S = 300
+KILLS = 6
 _numbers = itertools.count()
 
 
@@ -179,3 +187,84 @@ def test_an_ingest_asks_for_what_is_new_not_for_all_that_is_there(boxes, bucket,
     with server.counting() as requests:
         assert ingest(packs[:1], root)["new"] == 0
     assert requests.total() <= 60, requests
+
+
+# --- Spark, several at once, kills ---
+
+
+def command(*arguments):
+    """What `drupelet telemetry` prints, as a process with a Spark of its own."""
+    words = [sys.executable, "-m", "drupelet_host", "telemetry", *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_workers_of_spark_read_and_write_there_and_a_query_finds_it(boxes, bucket, tmp_path):
+    packs, _ = boxes
+    ingest(packs[:2], tmp_path / "lake")
+    wanted = tables_of(tmp_path / "lake")
+    inbox = upload(packs[:2], f"{bucket}/inbox")
+    root = f"{bucket}/lake"
+    command("ingest", inbox, "--lake", root, "--events")
+    assert tables_of(root) == wanted
+    statement = (
+        "SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM hours) AS hours,"
+        " (SELECT count(*) FROM pieces) AS pieces"
+    )
+    (row,) = map(json.loads, command("query", "--lake", root, "--json", statement).splitlines())
+    assert {name: row[name] for name in ("events", "hours")} == {
+        name: len(wanted[name]) for name in ("events", "hours")
+    }
+    assert row["pieces"] > 0
+
+
+def started(work, *arguments):
+    """A process that knows the store: it begins with this one's environment."""
+    child = multiprocessing.get_context("spawn").Process(target=work, args=arguments)
+    child.start()
+    return child
+
+
+def test_two_ingests_at_once_into_a_bucket_both_land_once(boxes, bucket):
+    packs, wanted = boxes
+    root = f"{bucket}/lake"
+    shares = [[str(path) for path in own] for own in (packs[:5], packs[3:])]
+    children = [started(kill_child.ingest, own, root) for own in shares]
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+    assert tables_of(root) == wanted
+    assert ingest(packs, root)["new"] == 0
+
+
+def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server):
+    """Each is killed at another request to the store, wherever that is."""
+    packs, wanted = boxes
+    root = f"{bucket}/lake"
+    ingest(packs[:2], root)
+    rng = random.Random(7)
+    for turn in range(KILLS):
+        reached, left = threading.Event(), [None] * rng.randrange(1, 40)
+
+        def stop(*_given, reached=reached, left=left):
+            if left:
+                left.pop()
+            else:
+                reached.set()
+
+        if turn % 2:
+            ingest(rng.sample(packs, 1), root)
+            work = (kill_child.compact, root)
+        else:
+            work = (kill_child.ingest, [str(path) for path in rng.sample(packs, 3)], root)
+        with server.failing(stop):
+            child = started(*work)
+            while child.is_alive() and not reached.wait(0.01):
+                pass
+            child.kill()
+            child.join()
+    ingest(packs, root)
+    assert tables_of(root) == wanted
+    compact.compact(place(root))
+    assert tables_of(root) == wanted
