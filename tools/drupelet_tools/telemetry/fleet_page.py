@@ -129,10 +129,16 @@ def _devices(page: Page, devices: Sequence[Device]) -> None:
         "Messages of others that it should have and has not.",
         lambda device: None if device.outlook is None else device.outlook.undelivered,
     )
-    gauge("latency_median_seconds", "Half of the messages of others came to it within this time.",
-          lambda device: None if device.outlook is None else _scaled(device.outlook.median_ms))
-    gauge("latency_p90_seconds", "Nine of ten messages of others came to it within this time.",
-          lambda device: None if device.outlook is None else _scaled(device.outlook.p90_ms))
+    gauge(
+        "latency_median_seconds",
+        "Half of the messages of others came to it within this time.",
+        lambda device: None if device.outlook is None else _scaled(device.outlook.median_ms),
+    )
+    gauge(
+        "latency_p90_seconds",
+        "Nine of ten messages of others came to it within this time.",
+        lambda device: None if device.outlook is None else _scaled(device.outlook.p90_ms),
+    )
     listed("carrier_bytes", f"Bytes on its carriers with their framing, {_IN_LAKE}", _bytes)
     gauge("hour_timestamp_seconds", "When its newest whole hour began; absent: no clock tells.",
           lambda device: _scaled(device.bins.hour_ms))  # fmt: skip
