@@ -40,6 +40,10 @@ Part = tuple[str, str]  # a carrier and a direction
 
 _PARTS: tuple[Part, ...] = tuple((c, d) for c in codes.CARRIERS for d in codes.DIRECTIONS)
 _WIDTH = len(HOUR_SUMS) + len(_PARTS)
+_STATE_FIRST = HOUR_SUMS.index(STATE_COLUMNS[0])
+_STATES = slice(_STATE_FIRST, _STATE_FIRST + len(STATE_COLUMNS))  # of a row of sums
+# That are put together at a time: with their hours a piece takes some 20 kB.
+_PIECES_AT_A_TIME = 1 << 12
 _CARRIER_KIND = "carrier"  # of traffic: all bytes on the carrier, framing included
 _FOREIGN_TABLES = ("health", "traffic", "segments", "battery")
 
@@ -183,7 +187,8 @@ class NewestBins:
                 files[path] = files.get(path, 0) + count
         for device in again:
             del newest[device]
-        for group in _groups(newest):
+        counts = {device: sum(files.values()) for device, files in newest.items()}
+        for group in _groups(counts, SHARE_PIECES):
             known = {name: self._kept[name] for name in group if name in self._kept}
             named = sorted({path for name in group for path in newest[name]})
             full = [_full(lake, path) for path in named]
@@ -210,9 +215,13 @@ class NewestBins:
 
     def _take(self, rows: pa.Table, known: Mapping[str, _Kept]) -> None:
         """Fold pieces of whole boots in; `known` is what stands for each device's other boots."""
-        log_ends = _log_ends(settled(rows, "segments"))
-        for device, hours in _by_device(settled(rows, "hours")):
-            self._kept[device] = _fold(hours, log_ends.get(device, {}), known.get(device))
+        counted = rows.group_by("device").aggregate([([], "count_all")])
+        counts = zip(counted["device"].to_pylist(), counted["count_all"].to_pylist(), strict=True)
+        for group in _groups(dict(counts), _PIECES_AT_A_TIME):
+            own = rows.filter(pc.is_in(rows["device"], pa.array(group, pa.string())))
+            log_ends = _log_ends(settled(own, "segments"))
+            for device, hours in _by_device(settled(own, "hours")):
+                self._kept[device] = _fold(hours, log_ends.get(device, {}), known.get(device))
 
 
 _COLUMNS = [
@@ -226,17 +235,16 @@ def _full(lake: Lake, path: str) -> str:
     return str(lake.root / TABLE / path)
 
 
-def _groups(devices: Mapping[str, Mapping[str, int]]) -> Iterator[list[str]]:
+def _groups(pieces: Mapping[str, int], pieces_max: int) -> Iterator[list[str]]:
     """Devices together that have no more pieces than may be held at a time."""
     group: list[str] = []
-    pieces = 0
-    for device in sorted(devices):
-        count = sum(devices[device].values())
-        if group and pieces + count > SHARE_PIECES:
+    total = 0
+    for device, count in sorted(pieces.items()):
+        if group and total + count > pieces_max:
             yield group
-            group, pieces = [], 0
+            group, total = [], 0
         group.append(device)
-        pieces += count
+        total += count
     if group:
         yield group
 
@@ -264,48 +272,73 @@ def _log_ends(segments: pa.Table) -> dict[str, dict[int, int]]:
     return found
 
 
-def _by_device(hours: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+@dataclass(slots=True)
+class _Hours:
+    """Rows of `hours`; `sums` has a row for each: HOUR_SUMS, then the bytes of _PARTS."""
+
+    boot: Ints
+    wall_ms: Ints
+    sums: npt.NDArray[np.int64]
+    battery_mv: Ints
+    heap_low: Ints
+
+    def part(self, low: int, high: int) -> _Hours:
+        """Some of the rows."""
+        return _Hours(
+            self.boot[low:high],
+            self.wall_ms[low:high],
+            self.sums[low:high],
+            self.battery_mv[low:high],
+            self.heap_low[low:high],
+        )
+
+
+def _by_device(hours: pa.Table) -> Iterator[tuple[str, _Hours]]:
     """Rows of `hours` in order of device, boot and hour, by device."""
     names = hours["device"].cast(pa.string()).combine_chunks().dictionary_encode()
-    starts = changes(names.indices.to_numpy().astype(np.int64))
+    starts = changes(names.indices.to_numpy().astype(np.int64)).tolist()
+    every = _Hours(
+        whole(hours["boot"]),
+        whole(hours["wall_ms"]),
+        _sums(hours),
+        whole(hours["battery_last_mv"]),
+        whole(hours["heap_low"]),
+    )
     for low, high in zip(starts, [*starts[1:], hours.num_rows], strict=True):
-        yield hours["device"][int(low)].as_py(), hours.slice(int(low), int(high - low))
+        yield names[low].as_py(), every.part(low, high)
 
 
-def _fold(hours: pa.Table, log_ends: Mapping[int, int], known: _Kept | None) -> _Kept:
+def _fold(hours: _Hours, log_ends: Mapping[int, int], known: _Kept | None) -> _Kept:
     """One device's hours, and what is known of its boots before them."""
-    boot = whole(hours["boot"])
-    starts = changes(boot)
-    boots = boot[starts]
-    wall_ms = whole(hours["wall_ms"])
-    newest = _newest(np.maximum.reduceat(wall_ms, starts))
-    sums = np.add.reduceat(_matrix(hours), starts)
-    end = int(starts[newest + 1]) if newest + 1 < len(starts) else len(boot)
-    own_end = log_ends.get(int(boots[newest]), int(NONE))
+    starts = changes(hours.boot)
+    boots = hours.boot[starts]
+    newest = _newest(np.maximum.reduceat(hours.wall_ms, starts))
+    sums = np.add.reduceat(hours.sums, starts)
+    end = int(starts[newest + 1]) if newest + 1 < len(starts) else len(hours.boot)
     others = [ms for number, ms in log_ends.items() if number != boots[newest]]
     before = sums.sum(axis=0) - sums[newest]
     if known is not None:
         before = before + known.before
         others.append(known.last_before_ms)
-    # An hour behind which the boot goes on is whole.
-    whole_hours = np.flatnonzero(boot[1:end] == boot[: end - 1])
     kept = _Kept(
         boot=int(boots[newest]),
         boot_max=int(boots[-1]),
         before=before,
-        own=sums[newest],
+        own=sums[newest].copy(),  # no view, which would hold all of the rows
         files={},
         last_before_ms=max(others, default=int(NONE)),
-        last_own_ms=own_end,
-        hour_ms=known.hour_ms if known is not None else int(NONE),
-        state_ms=known.state_ms if known is not None else None,
-        battery_mv=_last(whole(hours["battery_last_mv"])[:end]),
+        last_own_ms=log_ends.get(int(boots[newest]), int(NONE)),
+        hour_ms=int(NONE) if known is None else known.hour_ms,
+        state_ms=None if known is None else known.state_ms,
+        battery_mv=_last(hours.battery_mv[:end]),
         heap_low=_last(_lows(hours, starts)[: newest + 1]),
     )
+    # An hour behind which the boot goes on is whole.
+    whole_hours = np.flatnonzero(hours.boot[1:end] == hours.boot[: end - 1])
     if len(whole_hours):
         at = int(whole_hours[-1])
-        kept.hour_ms = int(wall_ms[at])
-        kept.state_ms = np.array([hours[name][at].as_py() for name in STATE_COLUMNS])
+        kept.hour_ms = int(hours.wall_ms[at])
+        kept.state_ms = hours.sums[at, _STATES].copy()
     if known is not None:
         if kept.battery_mv == NONE:
             kept.battery_mv = known.battery_mv
@@ -332,14 +365,13 @@ def _last(values: Ints) -> int:
     return int(latest(np.zeros(len(values), dtype=np.int64), values, 1)[0])
 
 
-def _lows(hours: pa.Table, starts: Ints) -> Ints:
-    place = np.zeros(hours.num_rows, dtype=np.int64)
+def _lows(hours: _Hours, starts: Ints) -> Ints:
+    place = np.zeros(len(hours.boot), dtype=np.int64)
     place[starts[1:]] = 1
-    return lowest(np.cumsum(place), whole(hours["heap_low"]), len(starts))
+    return lowest(np.cumsum(place), hours.heap_low, len(starts))
 
 
-def _matrix(hours: pa.Table) -> npt.NDArray[np.int64]:
-    """A row per hour: HOUR_SUMS, then the bytes of each carrier and direction."""
+def _sums(hours: pa.Table) -> npt.NDArray[np.int64]:
     table = np.zeros((hours.num_rows, _WIDTH), dtype=np.int64)
     for at, name in enumerate(HOUR_SUMS):
         table[:, at] = whole(hours[name])
