@@ -29,6 +29,7 @@ from drupelet_tools.telemetry import (
 )
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.attention import SEVERITIES
+from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.fleet_watch import FleetWatch
 from drupelet_tools.telemetry.hour_bins import HOUR_MS
 from drupelet_tools.telemetry.newest_bins import NewestBins
@@ -411,6 +412,22 @@ def test_history_is_worked_out_again_only_when_it_has_rested(tmp_path, monkeypat
     snapshot = watch.snapshot(None)
     assert snapshot.outlook.version == state.version
     assert snapshot.reads == 2
+
+
+def test_history_that_cannot_be_read_rests_too_and_newest_bins_go_on(tmp_path, monkeypatch):
+    ingest(tmp_path, boot_log(PUMP, 1, 6))
+    watch = FleetWatch(tmp_path / "lake", FleetPlan())
+    watch.begin(whole=False)
+    tries = []
+
+    def refuse(*_):
+        tries.append(time.sleep(0.2))
+        raise TelemetryError("a process of the report was ended")
+
+    monkeypatch.setattr(fleet_watch, "whole_or_in_buckets", refuse)
+    with pytest.raises(TelemetryError, match="was ended"):
+        watch.snapshot(None)
+    assert watch.snapshot(None).bins and len(tries) == 1
 
 
 def test_a_slow_look_keeps_no_scrape_waiting(tmp_path, monkeypatch):

@@ -220,11 +220,14 @@ class FleetWatch:
         assert self._snapshot is not None
         begin_s = time.monotonic()
         outlook = Outlook(lake.version, {}, {})
-        if self._snapshot.bins:
-            task = Task(self._root, None, self._plan, time.time() * 1000)
-            outlook = _outlook(lake.version, whole_or_in_buckets(task, len(self._snapshot.bins)))
-        took_s = time.monotonic() - begin_s
-        self._outlook_due_s = time.monotonic() + REST_TIMES * took_s
+        try:
+            if self._snapshot.bins:
+                task = Task(self._root, None, self._plan, time.time() * 1000)
+                figures = whole_or_in_buckets(task, len(self._snapshot.bins))
+                outlook = _outlook(lake.version, figures)
+        finally:  # what fails is not tried with each scrape, either
+            took_s = time.monotonic() - begin_s
+            self._outlook_due_s = time.monotonic() + REST_TIMES * took_s
         self._snapshot = replace(
             self._snapshot, outlook=outlook, read_s=self._snapshot.read_s + took_s
         )
