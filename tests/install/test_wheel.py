@@ -86,6 +86,7 @@ NEEDS = {
     "telemetry ingest {} --lake {}/lake": "telemetry",
     "telemetry query SELECT --lake {}": "telemetry",
     "telemetry report --lake {} --html {}/page.html": "telemetry",
+    "telemetry serve {}/lake --once": "telemetry",
 }
 
 
@@ -283,6 +284,7 @@ def test_templates_styles_and_scripts_are_in_the_wheel(wheel: Path) -> None:
     ]
     wanted = {"drupelet_tools/telemetry/page/report.html", "drupelet_host/view/page/web.css"}
     assert wanted <= set(paths)
+    paths.append("drupelet_tools/telemetry/grafana/fleet.json")
     with zipfile.ZipFile(wheel) as content:
         assert set(paths) <= set(content.namelist())
 

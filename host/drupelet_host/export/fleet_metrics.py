@@ -1,21 +1,16 @@
-"""Fleet health for Prometheus: text in its format, into a file or over HTTP on this machine alone.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/: a label's value escapes backslash,
-quote and line feed.
-"""
+"""Fleet health of a home for Prometheus: into a file or over HTTP on this machine alone."""
 
 import sqlite3
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http import HTTPStatus
+from functools import partial
 from pathlib import Path
 
-from drupelet.base.errors import DrupeletError, StorageError
-from drupelet_host.base.atomic_write import atomic_write
-from drupelet_host.base.loopback_server import LOOPBACK, LoopbackHandler, LoopbackServer
-from drupelet_host.export.reading import Reading, clean, reading_of
+from drupelet.base.errors import StorageError
+from drupelet_host.export import metrics_server, prometheus_text
+from drupelet_host.export.prometheus_text import labels
+from drupelet_host.export.reading import Reading, reading_of
 from drupelet_host.member import family
 from drupelet_host.store import database, log_counts
 from drupelet_host.view.log_view import LogView
@@ -25,33 +20,6 @@ from drupelet_host.view.status_shapes import PeerStatus, Status
 _RECENT_MAX = 1000
 # Values of a reading that are a battery's, and what makes volts of them.
 _BATTERY_VALUES = {"supply_mv": 0.001, "battery_mv": 0.001, "battery_v": 1.0}
-CONTENT_TYPE = "text/plain; version=0.0.4"
-
-
-def _label(text: str) -> str:
-    text = clean(text)
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-class _Page:
-    """The lines of one page; each metric's come together, behind its help and type."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    def gauge(self, name: str, text: str, samples: list[tuple[dict[str, str], float]]) -> None:
-        """One metric and its samples; nothing when there are none."""
-        if not samples:
-            return
-        self._lines += [f"# HELP drupelet_{name} {text}", f"# TYPE drupelet_{name} gauge"]
-        for labels, value in samples:
-            inside = ",".join(f'{key}="{_label(word)}"' for key, word in labels.items())
-            shown = f"{value:.3f}" if value % 1 else f"{int(value)}"
-            self._lines.append(f"drupelet_{name}{{{inside}}} {shown}")
-
-    def text(self) -> str:
-        """The whole page."""
-        return "\n".join(self._lines) + "\n"
 
 
 def render(home: Path) -> str:
@@ -76,19 +44,19 @@ def _readings(view: LogView) -> Iterator[Reading]:
 
 
 def _page(status: Status, counts: dict[bytes, int], recent: "deque[Reading]") -> str:
-    page = _Page()
-    us = {"home": status.name, "group": status.group}
+    page = prometheus_text.Page()
+    us = labels({"home": status.name, "group": status.group})
     page.gauge("agent_running", "1 while the agent runs.", [(us, float(status.running))])
     page.gauge("log_messages", "Readings in the log.", [(us, status.delivered)])
     page.gauge("outbox_messages", "Messages that wait for the agent.", [(us, status.outbox)])
     page.gauge("waiting_messages", "Messages that wait for what they depend on.",
                [(us, status.pending)])  # fmt: skip
     page.gauge("store_bytes", "Size of the store on disk.", [(us, status.store_bytes)])
-    heads = [({"peer": row.name, "id": row.id}, row) for row in status.peers]
+    heads = [(labels({"peer": row.name, "id": row.id}), row) for row in status.peers]
 
     def per_peer(name: str, text: str, value: Callable[[PeerStatus], float | None]) -> None:
-        samples = ((labels, value(row)) for labels, row in heads)
-        known = [(labels, number) for labels, number in samples if number is not None]
+        samples = ((inside, value(row)) for inside, row in heads)
+        known = [(inside, number) for inside, number in samples if number is not None]
         page.gauge(name, text, known)
 
     per_peer("peer_up", "1 while the carrier to the peer is up.",
@@ -109,53 +77,18 @@ def _page(status: Status, counts: dict[bytes, int], recent: "deque[Reading]") ->
             value = reading.values.get(name)
             if isinstance(value, float):
                 volts[reading.author] = value * scale
-    page.gauge("device_battery_volts", "Battery as the device's last reading says.",
-               [({"device": author}, value) for author, value in volts.items()])  # fmt: skip
+    samples = [(labels({"device": author}), value) for author, value in volts.items()]
+    page.gauge("device_battery_volts", "Battery as the device's last reading says.", samples)
     return page.text()
 
 
 def write_textfile(home: Path, path: Path) -> None:
     """Replace a file of node_exporter's textfile collector in one step; raises StorageError."""
-    text = render(home)
-    try:
-        atomic_write(path, text, durable=False)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror})") from error
+    prometheus_text.write_textfile(path, render(home))
 
 
-class MetricsServer(LoopbackServer):
-    """`/metrics` on 127.0.0.1, in a thread. port: 0 for any that is free; then `port` says it."""
+class MetricsServer(metrics_server.MetricsServer):
+    """`/metrics` of a home."""
 
     def __init__(self, home: Path, port: int) -> None:
-        try:
-            super().__init__(port, _Handler)
-        except OSError as error:
-            raise StorageError(
-                f"{LOOPBACK}:{port}: cannot listen there ({error.strerror}); choose another port"
-            ) from error
-        self.home = home
-        self.port = self.server_port
-        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.shutdown()
-        self.server_close()
-        self._thread.join()
-
-
-class _Handler(LoopbackHandler):
-    server: MetricsServer
-
-    def reply(self) -> None:
-        """The metrics, or 404."""
-        if self.path.partition("?")[0] != "/metrics":
-            self.answer(HTTPStatus.NOT_FOUND, "only /metrics is here\n", "text/plain")
-            return
-        try:
-            text = render(self.server.home)
-        except DrupeletError as error:
-            self.answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n", "text/plain")
-        else:
-            self.answer(HTTPStatus.OK, text, CONTENT_TYPE)
+        super().__init__(port, partial(render, home))

@@ -48,6 +48,7 @@ def presence(
 
     `period_source` says whose word the schedule is. A log is written in whole segments, so a
     device is never silent for less than three times the length that its segments have.
+    `silent_after_ms` is how long it may be away until it is silent; None if it never is.
 
     Args:
         segments: rows of the segments table with a known wall clock count.
@@ -65,6 +66,7 @@ def presence(
     none: Row = {
         "first_wall_ms": None, "last_wall_ms": None, "period_ms": told, "period_source": source,
         "outages": 0, "outage_list": [], "out_share": None, "silent": False, "silent_ms": None,
+        "silent_after_ms": None,
     }  # fmt: skip
     if not spans:
         return none
@@ -77,6 +79,7 @@ def presence(
     outages = _outages(gaps, np.maximum.accumulate(ends)[:-1], out)
     away = None if now_ms is None else max(0.0, now_ms - last)
     longest = max(usual, _longest_usual(gaps[gaps < out]), length) if usual else 0.0
+    silent_after_ms = SILENT_TIMES * longest or None
     return {
         "first_wall_ms": first,
         "last_wall_ms": last,
@@ -85,9 +88,15 @@ def presence(
         "outages": len(outages),
         "outage_list": outages[:OUTAGES_MAX],
         "out_share": sum(row["ms"] for row in outages) / (last - first) if last > first else None,
-        "silent": away is not None and 0 < SILENT_TIMES * longest < away,
+        "silent": is_silent(away, silent_after_ms),
         "silent_ms": away,
+        "silent_after_ms": silent_after_ms,
     }
+
+
+def is_silent(away_ms: float | None, silent_after_ms: float | None) -> bool:
+    """Whether a device that was last heard of so long ago is silent."""
+    return away_ms is not None and silent_after_ms is not None and away_ms > silent_after_ms
 
 
 def _covered(spans: Sequence[tuple[float, float, Row]]) -> tuple[Floats, Floats]:

@@ -31,6 +31,7 @@ from drupelet_tools.telemetry.lake_view import DevicesView
 from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
     Results,
+    build,
     empty,
     natural,
     never_heard,
@@ -48,10 +49,11 @@ WORKERS_MAX = 8
 KEPT = (
     "device", "name", "label", "firmware", "board", "carriers", "delivered", "created", "expected",
     "duplicates", "client_bytes", "mah_modelled", "mah_modelled_low", "mah_modelled_high",
-    "mah_per_day", "bytes_per_message",
+    "mah_per_day", "bytes_per_message", "severities",
 )  # fmt: skip
 KEPT_WITHIN = {
-    "presence": ("last_wall_ms", "silent", "silent_ms", "period_ms", "period_source"),
+    "presence": ("last_wall_ms", "silent", "silent_ms", "silent_after_ms", "period_ms",
+                 "period_source"),
     "battery": ("days_left", "days_left_low", "days_left_high", "soc_pct", "soc_drop_pct",
                 "soc_drop_ms", "mv_last"),
     "latency": ("p50_ms", "p90_ms", "timed", "undelivered"),
@@ -88,6 +90,17 @@ class Bucket:
 
 
 Render = Callable[[Figures], str]
+
+
+def whole_or_in_buckets(task: Task, devices: int) -> Figures:
+    """The figures of a lake with so many devices, without pages: a large fleet's by buckets.
+
+    Raises:
+        TelemetryError: no lake, an empty lake, a process that was ended.
+    """
+    if devices > ONE_PAGE_DEVICES:
+        return run(task, None, None)
+    return build(task.lake, task.results, plan=task.plan, now_ms=task.now_ms)
 
 
 def page_name(number: int) -> str:

@@ -17,6 +17,7 @@ from drupelet_tools.telemetry import (
     command_energy,
     command_lake,
     command_report,
+    command_serve,
 )
 from drupelet_tools.telemetry.command_line import JsonFlag, LakeOption, one_line, path_or_uri
 
@@ -125,5 +126,6 @@ def query(
 
 command_report.register(app)
 command_alerts.register(app)
+command_serve.register(app)
 command_lake.register(app)
 app.add_typer(command_energy.app, name="energy")

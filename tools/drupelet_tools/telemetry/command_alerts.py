@@ -51,7 +51,7 @@ def alerts(
     with one_line():
         from drupelet_tools.telemetry import buckets
         from drupelet_tools.telemetry.analyses_plan import FleetPlan
-        from drupelet_tools.telemetry.report_figures import build, device_names
+        from drupelet_tools.telemetry.report_figures import device_names
 
         counts = read_results(results)
         # Without a battery that somebody named no life is modelled: none would be an alert.
@@ -60,11 +60,8 @@ def alerts(
         now_ms = time.time() * 1000 if given_ms is None else given_ms
         devices = device_names(lake)
         match(devices, results, counts)
-        if len(devices) > buckets.ONE_PAGE_DEVICES:
-            task = buckets.Task(lake, counts, plan, now_ms)
-            all_figures = buckets.run(task, None, None)
-        else:
-            all_figures = build(lake, counts, plan=plan, now_ms=now_ms)
+        task = buckets.Task(lake, counts, plan, now_ms)
+        all_figures = buckets.whole_or_in_buckets(task, len(devices))
     rows = all_figures["attention"]
     typer.echo(_json(all_figures) if as_json else _lines(rows))
     status = next((STATUSES[row["severity"]] for row in rows if row["severity"] in STATUSES), 0)

@@ -67,6 +67,9 @@ def of_part(
     for row in devices:
         row["firmware"] = plan.of(row["device"], row["name"]).firmware
     rows = attention.of_devices(devices, all_figures["outliers"], quarantined(state))
+    severities = attention.severities(rows)
+    for row in devices:
+        row["severities"] = severities.get(row["device"], {})
     all_figures["attention"] = attention.merged([rows])
     now_ms, all_figures["comparison"] = all_figures["now_ms"], None
     if days is not None and now_ms is not None:
