@@ -326,3 +326,25 @@ _Row = tuple[str | Remote, tuple[int, ...], int]
 def _state_of(info: os.stat_result) -> tuple[int, ...]:
     """What changes when a file does, its times last."""
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def is_input(one: Changed) -> bool:
+    """Whether an ingest reads the file: by its name, but a body by its beginning. One that was
+    given by itself has any name."""
+    return not inputs.may_have_segments(one.path.name) or inputs.has_segments(one.path)
+
+
+def is_gone(one: Changed) -> bool:
+    """Whether the file is not there any more."""
+    return not one.path.exists()
+
+
+def is_as_it_was(one: Changed) -> bool:
+    """Whether the file is in the state in which it was looked at; a store is not asked."""
+    if isinstance(one.path, Remote):
+        return True
+    try:
+        info = one.path.stat()
+    except OSError:
+        return False
+    return info.st_size == one.size and max(_state_of(info)[-2:]) == one.changed_ns

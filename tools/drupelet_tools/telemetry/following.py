@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from drupelet_tools.telemetry import inputs, job
 from drupelet_tools.telemetry.agent_export import AgentExport
-from drupelet_tools.telemetry.changes import Changed, Inbox
+from drupelet_tools.telemetry.changes import Changed, Inbox, is_gone, is_input
 from drupelet_tools.telemetry.commit import Change, commit, key_rows, name_keys
 from drupelet_tools.telemetry.compact import merge_tiers
 from drupelet_tools.telemetry.errors import InputFileError, LastingError, TelemetryError
@@ -227,7 +227,7 @@ class Follower:
         for one in changed:
             age_s = (time.time_ns() - one.changed_ns) / 1e9
             try:
-                if inputs.may_have_segments(one.path.name) and not inputs.has_segments(one.path):
+                if not is_input(one):
                     others.append(one)
                 elif age_s < self._pace.unfinished_s and inputs.ends_in_between(one.path):
                     self._inbox.set_aside(one, self._pace.unfinished_s - max(age_s, 0.0))
@@ -290,7 +290,7 @@ class Follower:
 
     def _leave(self, one: Changed, refused: TelemetryError) -> None:
         """Set a file aside, and say why unless it was only taken away."""
-        if isinstance(one.path, Path) and not one.path.exists():
+        if is_gone(one):
             return
         self._problems.say(str(refused))
         self._inbox.set_aside(one, self._pace.every_s)
