@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
@@ -20,9 +21,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from drupelet.store.states import STATE_DELIVERED
+from drupelet_host.base import clock
+from drupelet_host.home import config
+from drupelet_host.home.config import Config, Peer
+from drupelet_host.member.member import Member
+from drupelet_host.view.log_view import LogView
 from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import commit, compact, following, inputs, job, lake
+from drupelet_tools.telemetry import agent_export, commit, compact, following, inputs, job, lake
 from drupelet_tools.telemetry.errors import LastingError
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
@@ -229,6 +236,46 @@ def test_files_of_a_clock_that_is_ahead_are_taken_by_ours(inbox, tmp_path):
     assert followed.news == []
     followed = Follow([inbox], tmp_path / "lake", pause, pause, pause, settle_s=0.2)
     assert followed.news == [1]
+
+
+# --- an agent's folder ---
+
+
+def test_what_an_agent_stores_meanwhile_is_taken_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    alice, us = bytes.fromhex("a11ce001"), bytes.fromhex("aaaa0003")
+    peers = (Peer("alice", alice, "stick:"),)
+    settings = Config(tmp_path / "home", "us", us, "orchard", 50, None, peers)
+    config.create(settings)
+    member = Member(settings)
+    query = "SELECT number FROM members WHERE key = ?"
+    ((sender,),) = member.store.connection.execute(query, (alice,)).fetchall()
+
+    def store(number):
+        body = b"\0" + segment(number, device=alice)
+        member.store.put(
+            member.telemetry, sender, bytes([number]) * 32, 0, bytes(8), 0,
+            body, 0, len(body), STATE_DELIVERED,
+        )  # fmt: skip
+        member.commit()
+
+    reads = []
+    export = LogView.export_telemetry
+    monkeypatch.setattr(
+        LogView, "export_telemetry", lambda *given: reads.append(1) or export(*given)
+    )
+    pause = lambda: time.sleep(0.02)  # noqa: E731
+    monkeypatch.setattr(agent_export, "SHARE", 1000.0)
+    store(0)
+    followed = Follow(
+        [settings.home], tmp_path / "lake", pause, lambda: store(1), pause, lambda: store(2)
+    )
+    member.close(clock.now_ms())
+    assert followed.problems == [] and followed.news == [1, 1, 1]
+    assert len(reads) == 3, "only when the agent has stored something"
+    devices = lake.open_lake(tmp_path / "lake").read_devices().to_pylist()
+    assert [row["name"] for row in devices] == ["alice"]
+    assert not list(tmp_path.glob(f"{agent_export.FOLDER_PREFIX}*")), "nothing is left"
 
 
 # --- others at the same lake, and death ---
