@@ -44,6 +44,7 @@ if hasattr(time, "gmtime") and time.gmtime(0)[0] == 2000:
 _SET_MS = 1704067200000
 BAUD = const(115200)
 _CTRL_C = const(3)
+_NO_BYTE = const(-1)
 # A UART's receive buffer, for bytes received during a turn: two of the longest frames.
 _RX_SIZE = const(2080)
 
@@ -69,6 +70,9 @@ class ChipPort(BasePort):
     def __init__(self, config: dict) -> None:
         BasePort.__init__(self)
         self._config = config
+        # Where frames come over the console, one of their bytes may be that of Ctrl-C.
+        has_frames = [1 for peer in config["peers"] if peer["url"].startswith("console:")]
+        micropython.kbd_intr(_NO_BYTE if has_frames else _CTRL_C)
         try:
             os.mkdir(config["flash"])
         except OSError:

@@ -8,6 +8,11 @@ Nested imports and the compiler both take C stack, together more than a board ha
 that a module imports at its top are imported before it, one at a time.
 """
 
+import micropython
+
+# A byte 03 of a frame at the console must not interrupt the start; `ChipPort` lets Ctrl-C in.
+micropython.kbd_intr(-1)
+
 import gc
 import sys
 

@@ -1,6 +1,7 @@
 """Headless Chromium over its DevTools protocol: what a page asks for, says and draws."""
 
 import base64
+import contextlib
 import json
 import shutil
 import subprocess
@@ -57,6 +58,14 @@ def _address(running):
     raise AssertionError("the browser did not start")
 
 
+# What Chromium answers if another page takes the place of the one that was asked.
+_NAVIGATED = "Inspected target navigated or closed"
+
+
+class NavigatedError(Exception):
+    """The page that was asked is not there any more."""
+
+
 class Page:
     """One tab: its requests, what its console said, its exceptions."""
 
@@ -89,6 +98,8 @@ class Page:
         while True:
             message = json.loads(self.socket.recv(timeout=ANSWER_S))
             if message.get("id") == self.number:
+                if message.get("error", {}).get("message") == _NAVIGATED:
+                    raise NavigatedError
                 assert "error" not in message, message
                 return message["result"]
             self._event(message)
@@ -121,8 +132,9 @@ class Page:
         """Wait until an expression is true; without one, for the load event."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if self.evaluate(expression) if expression else self.loaded:
-                return
+            with contextlib.suppress(NavigatedError):
+                if self.evaluate(expression) if expression else self.loaded:
+                    return
             if not expression:
                 self.call("Page.getLayoutMetrics")
             time.sleep(0.05)

@@ -170,9 +170,10 @@ def mapped(path):
 def run(terminal, source, names):
     """Execute a program; the traceback that it ended with, or b""."""
     text = io.StringIO()
-    terminal.interrupts(True)
     try:
-        exec(source, names)
+        program = compile(source, "<program>", "exec")
+        terminal.interrupts(True)  # as pyexec.c does, after the compiler
+        exec(program, names)
     except _SHOWN as error:
         sys.print_exception(error, text)
     terminal.interrupts(False)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import serial
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.home import config
-from drupelet_tools.flash import repl, steps
+from drupelet_tools.flash import alive, repl, steps
 from drupelet_tools.flash.errors import CableError, FlashError
 from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.flash.selftest import uart_of
@@ -108,6 +109,24 @@ def _enough(*_: object) -> None:
 
 def number(reading: str) -> int:
     return int(json.loads(reading)["n"])
+
+
+def test_an_agent_that_goes_on_sending_does_not_stop_a_board_that_starts(
+    tmp_path: Path, home: Path
+) -> None:
+    """A frame may have the byte of Ctrl-C, also before the node has taken over its console."""
+    with PtyBoard(tmp_path) as board:
+        flashed = steps.flash(order(board, home), Lines())
+        with repl.BoardRepl(board.target) as prompt:
+            prompt.enter()
+            prompt.start()
+            for _ in range(600):
+                prompt.port.write(b"\x03")
+                time.sleep(0.005)
+        settings = config.load(home)
+        reading = alive.first_reading(settings, settings.peers[0], 5.0)
+        assert number(reading) > number(flashed.reading)
+        assert number(reading) > number(flashed.reading)
 
 
 @pytest.mark.parametrize("rom_blocks", [0, 64])

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from drupelet.link.link import BATCH, CARRIER_SERIAL
 from drupelet_tools.sim import EACH, SOAK_KINDS
+from drupelet_tools.sim import soak as soaking
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.cuts import cut_plan, draw_script, run_script
@@ -133,7 +134,9 @@ def test_a_book_adds_up_what_soaks_came_to(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "line 3 is not of a soak" in done.stderr.replace("\n", " ")
 
 
-def test_a_soak_of_each_kind_gives_all_of_them_the_same_time() -> None:
+def test_a_soak_of_each_kind_gives_all_of_them_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns = Turns(EACH)
     seconds = {kind: 1.0 + number for number, kind in enumerate(SOAK_KINDS)}
     for _ in range(2_000):
@@ -143,7 +146,9 @@ def test_a_soak_of_each_kind_gives_all_of_them_the_same_time() -> None:
     assert len(spent) == len(SOAK_KINDS) and max(spent) - min(spent) <= max(seconds.values())
     first = Turns(EACH)
     assert [first.take() for _ in SOAK_KINDS] == list(SOAK_KINDS), "none is done when all began"
-    assert soak(5.0, 1, EACH, 2, 1).device_years > 0
+    monkeypatch.setattr(soaking, "SOAK_KINDS", ("small", "plans"))
+    totals = soak(5.0, 1, EACH, 2, 2)
+    assert totals.seeds == 2 and totals.device_years > 0 and not totals.violations
 
 
 @pytest.mark.parametrize("words", [["run"], ["replay", "1"], ["soak"]])

@@ -48,7 +48,7 @@ ABSENT = {
     "stm32": "",
     "nrf": "WDT DEEPSLEEP_RESET RTC",
 }[NAME].split()
-CONFIG = {"flash": FOLDER, "name": "hal", "readings_max": 3}
+CONFIG = {"flash": FOLDER, "name": "hal", "readings_max": 3, "peers": []}
 
 
 # What a check that fails may raise.

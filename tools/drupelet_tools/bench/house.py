@@ -7,6 +7,7 @@ those named for it, nothing else, also not for types and not inside of a functio
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -47,20 +48,9 @@ class House:
         arrows: dict[str, set[str]] = {}
         for name, path in known.items():
             arrows[name] = set()
-            queue: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text("utf-8")), False)]
-            while queue:
-                node, inside = queue.pop()
-                if late is None or late == inside:
+            for node, is_late, is_type in _import_statements(path.read_text("utf-8")):
+                if (late is None or late == is_late) and (types or not is_type):
                     arrows[name] |= set(_imported(node, known)) - {name, self.package}
-                if (
-                    isinstance(node, ast.If)
-                    and ast.unparse(node.test) == "TYPE_CHECKING"
-                    and not types
-                ):
-                    queue += [(child, inside) for child in node.orelse]
-                    continue
-                inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-                queue += [(child, inside) for child in ast.iter_child_nodes(node)]
         return arrows
 
     def strangers(self) -> list[str]:
@@ -97,11 +87,29 @@ class House:
         TopologicalSorter(self.imports()).prepare()
 
 
-def _imported(node: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
+@cache
+def _import_statements(text: str) -> list[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """The imports of a module; of each, whether it is inside of a function, and for types only."""
+    statements = []
+    queue: list[tuple[ast.AST, bool, bool]] = [(ast.parse(text), False, False)]
+    while queue:
+        node, is_late, is_type = queue.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            statements.append((node, is_late, is_type))
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            queue += [(child, is_late, True) for child in node.body]
+            queue += [(child, is_late, is_type) for child in node.orelse]
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case | ast.Module):
+            is_late = is_late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            queue += [(child, is_late, is_type) for child in ast.iter_child_nodes(node)]
+    return statements
+
+
+def _imported(node: ast.Import | ast.ImportFrom, known: Mapping[str, Path]) -> Iterator[str]:
     """The modules of the package that a statement imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if alias.name in known)
-    elif isinstance(node, ast.ImportFrom):
+    else:
         for alias in node.names:
             names = (f"{node.module}.{alias.name}", str(node.module))
             yield from [name for name in names if name in known][:1]

@@ -35,6 +35,15 @@ from drupelet_tools.flash.target import device_of
 _HOST = "host"
 # The first line of a main.py of ours: another one is its owner's.
 _MAIN_HEAD = "# Started at power-on; `drupelet flash` wrote it."
+# A byte 03 of a frame at the console must not stop the start; the node's port lets Ctrl-C in.
+_MAIN = f"""{_MAIN_HEAD}
+import micropython
+
+micropython.kbd_intr(-1)
+from boards.%s.main import run
+
+run()
+"""
 # What main.py calls: nothing in the set mentions it.
 _CALLED = ("run",)
 _SETS = ("small", "full")
@@ -216,7 +225,7 @@ def _deliver_code(
 
 def _starters(facts: Facts) -> dict[str, bytes]:
     """What starts the node at power-on, path -> content; main.py is the last."""
-    text = f"{_MAIN_HEAD}\nfrom boards.{facts.port}.main import run\n\nrun()\n"
+    text = _MAIN % facts.port
     # A Pyboard with a card in its slot starts from the card without this file.
     skip = {f"{facts.root}/SKIPSD": b""} if facts.port == "stm32" else {}
     return skip | {_main_path(facts): text.encode()}

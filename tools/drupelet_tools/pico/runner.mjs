@@ -139,6 +139,12 @@ function powerOff() {
   uarts.detach();
 }
 
+// A host sees that the device is gone; what it opens then hears nothing until the power is back.
+function unplug() {
+  powerOff();
+  if (consoleSocket) consoleSocket.destroy();
+}
+
 function reset() {
   resetDue = false;
   counts.resets++;
@@ -182,7 +188,7 @@ function erase(at) {
   mcu.flash.fill(0xff, at, at + size);
   keep(at, size);
   counts.erases++;
-  if (powered === null) powerOff();
+  if (powered === null) unplug();
 }
 
 function program(at, from) {
@@ -190,7 +196,7 @@ function program(at, from) {
   for (let i = 0; i < size; i++) mcu.flash[at + i] &= mcu.readUint8(from + i);
   keep(at, size);
   counts.programs++;
-  if (powered === null) powerOff();
+  if (powered === null) unplug();
 }
 
 // --- sockets ---
@@ -228,7 +234,7 @@ const uartPorts = [await listen((s) => uarts.connect(0, s)), await listen((s) =>
 const commands = {
   status: () => say('status', status()),
   cut: ({ after, torn, kind }) => { cut = { after, torn, kind }; },
-  power_off: () => { if (powered) powerOff(); say('off', status()); },
+  power_off: () => { if (powered) unplug(); say('off', status()); },
   power_on: () => { if (!powered) powerOn(); say('on', status()); },
   reset: () => { if (powered) resetDue = true; },
   uf2: ({ file }) => { if (powered) powerOff(); dropUf2(file); powerOn(); say('on', status()); },

@@ -1,9 +1,11 @@
 """A cable from a terminal device of this machine to an emulated Pico's TCP port, as bad as asked.
 
 Whoever opens `device` has the chip's USB console or UART at the other end. A frame, which is what
-lies between two zero bytes, is damaged at the given rate: one of its bytes is changed.
+lies between two zero bytes, is damaged at the given rate: one of its bytes is changed. A chip that
+loses its power ends the connection; the cable is plugged in again at once.
 """
 
+import contextlib
 import os
 import random
 import select
@@ -59,29 +61,44 @@ class Wire:
         self._terminal = Terminal()
         os.set_blocking(self._terminal.fd, False)
         self.device = self._terminal.path
-        self._socket = socket.create_connection(("127.0.0.1", port), _CONNECT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._port = port
+        self._socket = self._connect()
         self._over = False
         self._thread = threading.Thread(target=self._carry, daemon=True, name="wire")
         self._thread.start()
 
+    def _connect(self) -> socket.socket:
+        line = socket.create_connection(("127.0.0.1", self._port), _CONNECT_S)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return line
+
     def _carry(self) -> None:
-        line, terminal = self._socket.fileno(), self._terminal.fd
+        terminal = self._terminal.fd
         while not self._over:
+            line = self._socket.fileno()
             readable, _, _ = select.select([terminal, line], [], [], _POLL_S)
             try:
                 if terminal in readable:
                     data = os.read(terminal, _CHUNK_SIZE)
-                    self._socket.sendall(self.to_board.spoil(data, self.rate))
+                    self._send(self.to_board.spoil(data, self.rate))
                 if line in readable:
-                    data = self._socket.recv(_CHUNK_SIZE)
-                    if not data:
-                        return
-                    os.write(terminal, self.from_board.spoil(data, self.rate))
+                    os.write(terminal, self.from_board.spoil(self._received(), self.rate))
             except BlockingIOError:
                 continue  # nobody reads at that end: a cable drops what it cannot hold
             except OSError:
-                return
+                return  # the emulator has ended
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # of a chip without power: it hears nothing
+            self._socket.sendall(data)
+
+    def _received(self) -> bytes:
+        with contextlib.suppress(ConnectionError):
+            if data := self._socket.recv(_CHUNK_SIZE):
+                return data
+        self._socket.close()
+        self._socket = self._connect()
+        return b""
 
     def close(self) -> None:
         """Unplug."""

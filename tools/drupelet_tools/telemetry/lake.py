@@ -128,6 +128,8 @@ class Lake:
         self._described = table.metadata().description
         self.files = _files(table)
         self.table = table  # goes on with `refreshed`
+        # Rows from elsewhere by table: a report reads some of them a dozen times.
+        self._foreign_tables: dict[str, pa.Table] = {}
 
     def refreshed(self) -> Lake:
         """The lake as it is now; reads what was committed since.
@@ -244,15 +246,19 @@ class Lake:
 
     def foreign(self, table: str) -> pa.Table:
         """Rows of a table that do not come from pieces."""
-        schema = TABLES[table]
         if not self.files[FOREIGN]:
-            return schema.empty_table()
+            return TABLES[table].empty_table()
+        if table not in self._foreign_tables:
+            self._foreign_tables[table] = self._read_foreign(table)
+        return self._foreign_tables[table]
+
+    def _read_foreign(self, table: str) -> pa.Table:
+        schema = TABLES[table]
         all_rows = self._foreign
         of_table = all_rows.filter(pc.equal(all_rows["table"], table))
-        rows = [json.loads(row) for row in of_table["row"].to_pylist()]
+        rows = json.loads(f"[{','.join(of_table['row'].to_pylist())}]")
         if table == "quarantine":
             rows = _each_place_once(rows)
-        rows = [{name: row.get(name) for name in schema.names} for row in rows]
         return pa.Table.from_pylist(rows, schema=schema)
 
     @cached_property

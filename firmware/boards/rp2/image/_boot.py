@@ -4,6 +4,11 @@ It formats the drive if there is none yet. A drive that was in use and cannot be
 alone, because its log may be recoverable.
 """
 
+import micropython
+
+# Without the drive there would be no node: a byte 03 of a frame must not interrupt this.
+micropython.kbd_intr(-1)
+
 import os
 import sys
 

@@ -8,6 +8,12 @@ A minute without a failure clears the count; so does deep sleep (boards/rp2/rtc.
 board that reached it has not failed.
 """
 
+import micropython
+
+# Frames may arrive during the boot: a byte 03 of theirs must not interrupt it. MicroPython lets
+# Ctrl-C in at the beginning of each program.
+micropython.kbd_intr(-1)
+
 import json
 import os
 import select
@@ -15,7 +21,6 @@ import sys
 import time
 
 import machine
-import micropython
 
 CONFIGURATION = "/drupelet.json"
 STARTS_MAX = 3
@@ -108,8 +113,6 @@ def _take(text: bytes) -> bool:
 
 
 def _start() -> None:
-    # Frames may arrive during the boot: a byte 03 of theirs must not interrupt it.
-    micropython.kbd_intr(_NO_BYTE)
     try:
         os.stat(CONFIGURATION)
     except OSError:
@@ -118,12 +121,6 @@ def _start() -> None:
             _say("no " + CONFIGURATION + " on the drive: send it with `drupelet flash`")
             return
         micropython.kbd_intr(_NO_BYTE)
-    try:
-        with open(CONFIGURATION, "rb") as file:
-            micropython.kbd_intr(_NO_BYTE if b'"console:' in file.read() else _CTRL_C)
-    except OSError as error:
-        _say("%s cannot be read: %s" % (CONFIGURATION, error))
-        return
     failed = _failed()
     if failed >= STARTS_MAX:
         _keep(0)
