@@ -25,6 +25,7 @@ from drupelet_tools.telemetry import (
     job,
     lake,
     schemas,
+    scratch,
     session,
     worker,
 )
@@ -463,7 +464,7 @@ def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch
         "drupelet-spark-y",
     ):
         (tmp_path / name).mkdir()
-    session._sweep()
+    scratch.sweep(session.FOLDER_PREFIX)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"drupelet-spark-{os.getpid()}-x",
         "drupelet-spark-y",

@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +16,10 @@ from deltalake import DeltaTable
 
 from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import inputs, job, lake, schemas, session, sql
+from drupelet_tools.telemetry import following, inputs, job, lake, schemas, session, sql
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet
+from telemetry.follow_script import Follow
 from telemetry.lake_content import INNER, content
 from telemetry.reference_decode import Copy, decode, read_header
 from telemetry.reference_summary import summarise
@@ -295,3 +297,50 @@ def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(
         plain = [tuple(row.values()) for row in state.read(table).to_pylist()]
         rows = [tuple(row.asDict(recursive=True).values()) for row in frame.collect()]
         assert sorted(map(repr, rows)) == sorted(map(repr, plain)), table
+
+
+def test_a_follower_gives_large_batches_to_a_session(whole, spark, tmp_path, monkeypatch):
+    folder, counts = whole
+    monkeypatch.setattr(following, "HERE_BYTES_MAX", 4_000)
+    here, there = job.run_here, job.on_spark
+    ran = []
+    monkeypatch.setattr(job, "run_here", lambda *given: ran.append("here") or here(*given))
+    monkeypatch.setattr(job, "on_spark", lambda one: ran.append("there") or there(one))
+    ending = threading.Event()
+
+    def on_batch(batch):
+        if batch["files"] == 1:
+            ending.set()
+
+    late = tmp_path / "late"
+    late.mkdir()
+    first = sorted(folder.glob("*.dbx"))[0]
+
+    def until(seconds):
+        if seconds and not list(late.iterdir()):
+            shutil.copy(first, late)
+        return ending.wait(min(seconds, 0.2))
+
+    others = [path for path in sorted(folder.glob("*.dbx")) if path != first]
+    told = telemetry.follow(
+        spark, [*others, late], tmp_path / "lake", fleet.names(),
+        until=until, every_s=1, settle_s=0.2, on_batch=on_batch,
+    )  # fmt: skip
+    assert told["new"] == counts["new"] and ran == ["there", "here"]
+    found, wanted = content(tmp_path / "lake"), content(folder / "lake")
+    assert found == wanted
+
+
+def test_a_session_that_does_not_start_is_said_and_done_without(whole, tmp_path, monkeypatch):
+    folder, counts = whole
+    monkeypatch.setattr(following, "HERE_BYTES_MAX", 0)
+    monkeypatch.setattr(following, "SPARK_WAITING_BYTES", 0)
+
+    def start():
+        raise TelemetryError("no Java found; Spark needs Java 17 or later: run tools/setup")
+
+    followed = Follow([folder], tmp_path / "lake", names=fleet.names(), spark=start)
+    assert followed.news == [counts["new"]]
+    (problem,) = followed.problems
+    assert problem.endswith("run tools/setup; it goes on without Spark")
+    assert content(tmp_path / "lake") == content(folder / "lake")

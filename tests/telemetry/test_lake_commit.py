@@ -209,6 +209,21 @@ def test_an_ingest_makes_one_file_of_many_small_ones(boxes, tmp_path, monkeypatc
     assert without_places(content(root)) == without_places(wanted)
 
 
+def test_of_middle_sized_files_as_many_become_one_as_can_be_held(boxes, tmp_path, monkeypatch):
+    packs, wanted = boxes
+    monkeypatch.setattr(compact, "TIER_FILES", 4)
+    root = tmp_path / "lake"
+    ingest(packs[:1], root, events=True)
+    (first,) = lake.open_lake(root).files[schemas.PIECE]
+    monkeypatch.setattr(compact, "SHARE_PIECES", int(3.5 * first.rows))
+    files = []
+    for pack in packs[1:]:
+        ingest([pack], root, events=True)
+        files.append(len(lake.open_lake(root).files[schemas.PIECE]))
+    assert max(files) < 8 < len(packs) - 1
+    assert without_places(content(root)) == without_places(wanted)
+
+
 def test_only_old_files_that_nothing_names_are_removed(boxes, tmp_path):
     packs, _ = boxes
     root = tmp_path / "lake"

@@ -72,7 +72,7 @@ def test_an_ingest_that_fails_before_its_first_commit_can_be_run_again(tmp_path,
         raise KeyboardInterrupt
 
     root = tmp_path / "lake"
-    monkeypatch.setattr(job, "_ingest_batches", killed)
+    monkeypatch.setattr(job, "take_in", killed)
     with pytest.raises(KeyboardInterrupt):
         ingest(boxes(tmp_path / "in"), root)
     monkeypatch.undo()

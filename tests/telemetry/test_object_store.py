@@ -12,10 +12,12 @@ import pytest
 
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import compact, job, lake
+from drupelet_tools.telemetry.changes import Inbox
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
 from telemetry import kill_child, s3_server
 from telemetry.command_line import run
+from telemetry.follow_script import Follow
 from telemetry.lake_content import content
 
 PLACES = ("'file'", "'offset'")
@@ -268,3 +270,68 @@ def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server):
     assert tables_of(root) == wanted
     compact.compact(place(root))
     assert tables_of(root) == wanted
+
+
+# --- an ingest that goes on ---
+
+
+def _all_denied(*_):
+    return s3_server.DENIED
+
+
+def _commits_denied(method, path, _):
+    return s3_server.DENIED if method == "PUT" and "/_delta_log/" in path else None
+
+
+@pytest.mark.parametrize("fault", [_all_denied, _commits_denied])
+def test_what_comes_to_a_bucket_is_taken_in_once_the_store_takes_it(boxes, bucket, server, fault):
+    packs, wanted = boxes
+    inbox, root = f"{bucket}/inbox", f"{bucket}/lake"
+    away = server.failing(fault)
+    followed = Follow(
+        [place(inbox)],
+        place(root),
+        lambda: upload(packs[:3], inbox) and None,
+        lambda: upload(packs[3:], inbox) and away.__enter__(),
+        lambda: None,
+        lambda: away.__exit__(None, None, None),
+        lambda: None,
+        lambda: None,
+        events=True,
+        files_max=2,
+    )
+    assert followed.problems and all(
+        "permission denied; look at the credentials" in line for line in followed.problems
+    )
+    assert [batch["files"] for batch in followed.batches] == [2, 1, 2, 2, 1]
+    assert tables_of(root) == wanted
+    assert Follow([place(bucket)], place(root)).news == [], "its own packs are no input"
+
+
+def test_an_idle_look_at_a_bucket_is_one_request_and_looks_become_fewer(
+    boxes, bucket, server, monkeypatch
+):
+    packs, _ = boxes
+    box = Inbox([place(upload(packs[:2], f"{bucket}/inbox"))], place(f"{bucket}/lake"), 0.0, 2.0)
+    now_s = [1e6]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    changed = box.look()
+    assert len(changed) == 2
+    box.take(changed)
+    asked = []
+    for _ in range(40):
+        now_s[0] += 2.0
+        server.requests.clear()
+        assert box.look() == []
+        asked.append(len(server.requests))
+    assert set(asked) == {0, 1}
+    at_s = [2 * at for at, count in enumerate(asked) if count]
+    pauses_s = [after - before for before, after in itertools.pairwise(at_s)]
+    assert pauses_s == [4, 8, 16, 16, 16, 16]
+    upload(packs[2:3], f"{bucket}/inbox")
+    now_s[0] += 16.0
+    assert len(box.look()) == 1
+    now_s[0] += 2.0
+    server.requests.clear()
+    box.look()
+    assert len(server.requests) == 1, "where something comes it looks often again"

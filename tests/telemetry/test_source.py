@@ -1,7 +1,9 @@
 """Black boxes as a Spark source: batch, and a stream that gives each segment once."""
 
 import json
+import os
 import shutil
+import time
 from collections import Counter
 
 import pytest
@@ -12,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from drupelet.base.errors import DrupeletError
-from drupelet_tools.telemetry import choose, inputs, source, stream_offset
+from drupelet_tools.telemetry import changes, choose, inputs, source, stream_offset
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import TABLES
 from telemetry import box_writer as box
@@ -303,6 +305,56 @@ def test_a_backlog_comes_in_batches_and_available_now_ends(tmp_path):
     batches = [stream.numbers(ReadMaxBytes(3 * 544)) for _ in range(4)]
     assert batches == [[0, 1, 2], [3, 4, 5], [6], []]
     assert stream.reader.getDefaultReadLimit() == ReadMaxBytes(source.BATCH_BYTES_MAX)
+
+
+def test_a_batch_has_so_many_files_at_most(tmp_path):
+    stream = Stream(tmp_path, maxfilespertrigger="2")
+    pack = bytearray()
+    for at, data in enumerate(segments(8)):
+        if at < 5:
+            (tmp_path / f"{at}.dbx").write_bytes(data)
+        else:
+            inputs.append_to_pack(pack, data)
+    (tmp_path / "z.dbxpack").write_bytes(pack)
+    batches = [stream.numbers() for _ in range(4)]
+    assert batches == [[0, 1], [2, 3], [4, 5, 6, 7], []]
+    with pytest.raises(TelemetryError, match="option maxFilesPerTrigger: '0' is not a number"):
+        Stream(tmp_path, maxfilespertrigger="0").numbers()
+
+
+def test_a_trigger_that_finds_nothing_opens_no_file_and_lists_no_quiet_folder(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "old").mkdir()
+    for at, data in enumerate(segments(4)):
+        (tmp_path / "old" / f"{at}.dbx").write_bytes(data)
+    stream = Stream(tmp_path)
+    assert stream.numbers() == [0, 1, 2, 3]
+    opened, listed = [], []
+    scandir, pread = os.scandir, inputs.Opened
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    monkeypatch.setattr(inputs, "Opened", lambda path: opened.append(path) or pread(path))
+    assert stream.numbers() == []  # reads once more what is in the offset now
+    opened.clear()
+    assert stream.numbers() == [] and opened == [] and len(listed) == 4
+    monkeypatch.setattr(changes, "QUIET_S", -1)
+    stream.numbers()
+    listed.clear()
+    assert stream.numbers() == [] and opened == [] and listed == []
+    (tmp_path / "old" / "9.dbx").write_bytes(segments(1, boot=2)[0])
+    assert stream.numbers() == [0] and listed == [str(tmp_path / "old")]
+
+
+def test_looks_of_a_stream_that_take_long_become_rare(tmp_path, monkeypatch):
+    stream = Stream(tmp_path)
+    assert stream.numbers() == []
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
+    assert stream.numbers() == []
+    (tmp_path / "a.dbx").write_bytes(segments(1)[0])
+    assert stream.numbers() == [], "it took a second"
+    monkeypatch.setattr(stream.reader, "_next_look_s", time.monotonic())
+    assert stream.numbers() == [0]
 
 
 def test_a_number_far_beyond_its_boot_is_left_out_until_it_is_not(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,3 +38,55 @@ def ingest(
 
     paths = [place(each) for each in inputs]
     return job.ingest(paths, place(lake), dict(names or {}), spark, events)
+
+
+def follow(
+    spark: SparkSession | None,
+    inputs: Iterable[str | Path],
+    lake: str | Path,
+    names: Mapping[str, dict[str, Any]] | None = None,
+    events: bool = False,
+    *,
+    until: Callable[[float], bool] | None = None,
+    every_s: float | None = None,
+    settle_s: float | None = None,
+    files_max: int | None = None,
+    on_batch: Callable[[dict[str, int]], None] | None = None,
+    on_problem: Callable[[str], None] | None = None,
+) -> dict[str, int]:
+    """Bring black boxes into a lake as they come, with a session that is there already or none.
+
+    The lake's keys and its atomic commits are the checkpoint: ended or killed at any point, it may
+    be called again. Small batches are taken in by this process, large ones by the session.
+
+    spark: the session; None takes in everything in this process. inputs, lake, names, events: as
+    `ingest`; a folder may be empty at the beginning. until: waits for at most so many seconds and
+    says whether to end, as the `wait` of a threading.Event does; it then ends behind the batch at
+    hand. None: it goes on for ever. every_s: time between two looks at the inputs, 30 s if None.
+    settle_s: a file must have been left alone for so long, 5 s if None. files_max: files of a
+    batch at most, 10,000 if None. on_batch: called with the counts of each batch that brought
+    something. on_problem: called with one line for what stands in the way and is tried again.
+
+    Returns the sums of all batches. Raises TelemetryError (errors.py) for what is wrong at the
+    beginning, and later for what does not mend itself.
+    """
+    import threading
+
+    from drupelet_tools.telemetry import following
+    from drupelet_tools.telemetry.place import place
+
+    follower = following.Follower(
+        [place(each) for each in inputs],
+        place(lake),
+        dict(names or {}),
+        spark=spark,
+        events=events,
+        pace=following.Pace(
+            every_s=following.EVERY_S if every_s is None else every_s,
+            settle_s=following.SETTLE_S if settle_s is None else settle_s,
+            files_max=files_max or following.FILES_MAX,
+        ),
+        on_batch=on_batch or (lambda _: None),
+        on_problem=on_problem or (lambda _: None),
+    )
+    return follower.run(until or threading.Event().wait)

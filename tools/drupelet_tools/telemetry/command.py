@@ -15,6 +15,7 @@ from drupelet_host.cli.common import path
 from drupelet_tools.telemetry import (
     command_alerts,
     command_energy,
+    command_follow,
     command_lake,
     command_report,
     command_serve,
@@ -72,6 +73,17 @@ def ingest(
     events: Annotated[
         bool, typer.Option("--events", help="Write the table of single events as well.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until SIGTERM or Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="With --follow: time between looks, like 5min [30s]."),
+    ] = None,
+    max_files: Annotated[
+        int | None,
+        typer.Option("--max-files", help="With --follow: files of a batch at most [10,000]."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Bring new black-box segments into a lake; what it has already is left out."""
@@ -80,6 +92,19 @@ def ingest(
 
         names_given = inputs.read_names(names) if names else {}
         cluster = session.cluster_of(master, conf or [])
+        if follow:
+            command_follow.follow(
+                paths,
+                lake,
+                names_given,
+                cluster=cluster,
+                events=events,
+                every=every,
+                max_files=max_files,
+                as_json=as_json,
+            )
+            return
+        command_follow.refuse_without_follow(every, max_files)
         started: list[session.Session | session.Remote] = []
 
         def spark() -> SparkSession:
@@ -96,7 +121,7 @@ def ingest(
         if as_json:
             typer.echo(json.dumps(counts))
         else:
-            typer.echo(", ".join(f"{name} {count:,}" for name, count in counts.items()))
+            typer.echo(command_follow.counts_text(counts))
 
 
 @app.command()

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +46,8 @@ FILE_SIZE = 128 << 20
 # So many files of pieces of about one size become one at the end of an ingest: a log that names
 # few files is quick to read. Each piece is written anew once per power of this.
 TIER_FILES = 64
+# Of large ones fewer become one, but not below this part of them: then they are large enough.
+TIER_PART_MIN = 1 / 8
 _TIER_BITS = TIER_FILES.bit_length() - 1
 # What nothing names is somebody's work as long as it is young: an ingest that runs, or a reader
 # of an earlier state.
@@ -97,29 +100,45 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
 
 
 def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
-    """Make one file of pieces of TIER_FILES of about one size, unless that is a large one.
+    """Make one file of TIER_FILES of about one size, of pieces or of rows from elsewhere; of as
+    many as can be held at once where they are large, and of none if those are few.
 
     Args:
-        before: a lake as it was before files of so many `rows` came.
+        before: a lake as it was before files of pieces of so many `rows` came, and at most one
+            of rows from elsewhere.
 
     Raises:
         TelemetryError: a file of the lake cannot be read, or it cannot be written.
     """
     counts = Counter(map(_tier, [*(one.rows for one in before.files[PIECE]), *rows]))
-    if max(counts.values(), default=0) < TIER_FILES:
+    if max([*counts.values(), len(before.files[FOREIGN]) + 1]) < TIER_FILES:
         return
     lake = before.refreshed()
-    none = FILES[KEY].empty_table().select(_BOOT)
-    for tier in counts:
-        files = [one for one in lake.files[PIECE] if _tier(one.rows) == tier]
-        if len(files) < TIER_FILES or sum(one.rows for one in files) > SHARE_PIECES:
-            continue
-        ends = min(one.device_min for one in files), max(one.device_max for one in files)
-        fresh = _pieces_anew(lake, files, [Share(_paths(lake, files), *ends)], none)
-        try:
+    tiers = [[one for one in lake.files[PIECE] if _tier(one.rows) == tier] for tier in counts]
+    try:
+        for files in map(_merged, tiers):
+            if files:
+                ends = min(one.device_min for one in files), max(one.device_max for one in files)
+                share = Share(_paths(lake, files), *ends)
+                fresh = _pieces_anew(lake, files, [share], FILES[KEY].empty_table().select(_BOOT))
+                commit(lake, Change(fresh, key_rows([]), removed=files))
+        if files := _merged(lake.files[FOREIGN]):
+            fresh = _foreign_anew(lake, files, None)
             commit(lake, Change(fresh, key_rows([]), removed=files))
-        except SupersededError:
-            return  # another one did it
+    except SupersededError:
+        return  # another one did it
+    except OSError as refused:
+        raise unwritable(lake.root, refused) from None
+
+
+def _merged(files: list[LakeFile]) -> list[LakeFile]:
+    """Which of the files of a tier become one."""
+    if len(files) < TIER_FILES:
+        return []
+    files = sorted(files, key=lambda one: one.rows)
+    rows = accumulate(one.rows for one in files)
+    chosen = [one for one, sum_ in zip(files, rows, strict=True) if sum_ <= SHARE_PIECES]
+    return chosen if len(chosen) > max(1, TIER_PART_MIN * len(files)) else []
 
 
 def _tier(rows: int) -> int:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import sqlite3
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +38,7 @@ from drupelet_host.view import telemetry_files
 from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.errors import InputFileError, TelemetryError
 from drupelet_tools.telemetry.place import (
     Opened,
     Place,
@@ -58,6 +60,7 @@ BODY_PATTERN = "B*.BOD"
 FLASH_HEAD_SIZE = PART_HEAD_SIZE + CONTENT_HEADER_SIZE + 1
 _SEGMENT_FILES = f"*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}"
 AGENT_STORE = "store.db"
+AGENT_EXPORT = "agent-{}"  # where the segments of a given agent are written
 NAMES_FILE = "names.json"
 PACK_LENGTH = struct.Struct("<I")
 # A damaged length in a pack must not ask for the memory of the machine.
@@ -146,22 +149,13 @@ def find_files(paths: Iterable[Place], lake: Place) -> list[Place]:
     given = list(paths)
     for path in given:
         if path.is_dir():
-            inside = (p for p in _below(path) if _has_segments(p))
+            inside = (p for p in _below(path) if has_segments(p))
             files = sorted(p.resolve() for p in inside)
             given_place = path.resolve()
-            chosen.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
-        elif path.suffix == BUNDLE_SUFFIX:
-            raise TelemetryError(_bundle(path))
-        elif path.is_file():
-            if not (_has_segments(path) or _begins_as_segment(path, 0)):
-                raise TelemetryError(
-                    f"{path}: no black box ({_SEGMENT_FILES}): it does not begin as a segment does"
-                )
-            chosen[path.resolve()] = None
-        elif path.exists():
-            raise TelemetryError(f"{path}: neither a file nor a folder")
+            chosen.update(dict.fromkeys(p for p in files if not in_lake(p, given_place, lake)))
         else:
-            raise TelemetryError(f"{path}: no such file or folder")
+            check_file(path)
+            chosen[path.resolve()] = None
     for path in chosen:
         check_path(path)
     if not chosen:
@@ -171,6 +165,25 @@ def find_files(paths: Iterable[Place], lake: Place) -> list[Place]:
         names = ", ".join(str(path) for path in given)
         raise TelemetryError(f"{names}: no black-box segments ({_SEGMENT_FILES}) in it")
     return list(chosen)
+
+
+def check_file(path: Place) -> None:
+    """Refuse what a user gave that is no folder and no file of black boxes.
+
+    Raises:
+        TelemetryError: it does not exist, or is something else.
+    """
+    if path.suffix == BUNDLE_SUFFIX:
+        raise TelemetryError(_bundle(path))
+    if path.is_file():
+        if not (has_segments(path) or _begins_as_segment(path, 0)):
+            raise TelemetryError(
+                f"{path}: no black box ({_SEGMENT_FILES}): it does not begin as a segment does"
+            )
+    elif path.exists():
+        raise TelemetryError(f"{path}: neither a file nor a folder")
+    else:
+        raise TelemetryError(f"{path}: no such file or folder")
 
 
 def _below(folder: Place) -> Iterator[Place]:
@@ -190,10 +203,13 @@ def _below(folder: Place) -> Iterator[Place]:
             continue
         seen.add(real)
         if len(seen) > FOLDERS_MAX:
-            raise TelemetryError(
-                f"{folder}: more than {FOLDERS_MAX:,} folders; does a link lead out of it?"
-            )
+            raise TelemetryError(too_many_folders(folder))
         yield from (path for name in names if (path := Path(place, name)).is_file())
+
+
+def too_many_folders(given: Place) -> str:
+    """What is wrong where there is no end of folders."""
+    return f"{given}: more than {FOLDERS_MAX:,} folders; does a link lead out of it?"
 
 
 def check_path(path: Place) -> None:
@@ -206,7 +222,15 @@ def check_path(path: Place) -> None:
         raise TelemetryError(f"{str(path)!a}: its name is not UTF-8; rename it")
 
 
-def _has_segments(path: Place) -> bool:
+def may_have_segments(name: str) -> bool:
+    """Whether an ingest reads a file of this name, if `has_segments` does not say otherwise."""
+    suffix = posixpath.splitext(name)[1]
+    if suffix in (SEGMENT_SUFFIX, OTHER_SUFFIX, PACK_SUFFIX):
+        return True
+    return fnmatchcase(name, RING_PATTERN) or fnmatchcase(name, BODY_PATTERN)
+
+
+def has_segments(path: Place) -> bool:
     """Whether a file is one that an ingest reads, by its name; a body by its beginning."""
     if path.match(RING_PATTERN):
         return size_of(path) > FLASH_HEAD_SIZE
@@ -228,7 +252,33 @@ def _begin(path: Place) -> int:
     return FLASH_HEAD_SIZE if path.match(RING_PATTERN) or path.match(BODY_PATTERN) else 0
 
 
-def _in_lake(file: Place, given: Place, lake: Place) -> bool:
+def ends_in_between(path: Place) -> bool:
+    """Whether a file ends within a block or a segment, as one does that is still being copied.
+
+    An object of a store appears whole.
+
+    Raises:
+        InputFileError: it cannot be read.
+    """
+    if isinstance(path, Remote):
+        return False
+    if path.suffix == PACK_SUFFIX:
+        with _reading(path) as pack:
+            at = 0
+            while at < pack.size:
+                length = pack.pread(PACK_LENGTH.size, at)
+                if len(length) < PACK_LENGTH.size:
+                    return True
+                size = PACK_LENGTH.unpack(length)[0]
+                if not BOX_HEADER_SIZE <= size <= SEGMENT_SIZE_MAX:
+                    return False  # damaged; its end is nothing to go by
+                at += PACK_LENGTH.size + size
+            return at > pack.size
+    size = size_of(path) - _begin(path) - BOX_HEADER_SIZE
+    return size <= 0 or size % BLOCK_SIZE != 0
+
+
+def in_lake(file: Place, given: Place, lake: Place) -> bool:
     """Whether a file is of this lake, or in the packs of another, below the given folder."""
     if is_below(file, lake):
         return not is_below(given, lake)
@@ -297,7 +347,7 @@ def export_agents(paths: Iterable[Place], folder: Place) -> list[Place]:
             continue
         from drupelet_host.view.log_view import LogView
 
-        target = folder / f"agent-{at}"
+        target = folder / AGENT_EXPORT.format(at)
         try:
             view = LogView(path)
             try:
@@ -375,7 +425,8 @@ def _reading(path: Place) -> Iterator[Opened]:
         with Opened(path) as opened:
             yield opened
     except OSError as refused:
-        raise TelemetryError(f"{path}: cannot read it: {reason(refused)}") from None
+        text = f"{path}: cannot read it: {reason(refused)}"
+        raise InputFileError(text, [str(path)]) from None
 
 
 Head = tuple[int, int, bytes]  # where a file's segment begins, its size, its first bytes

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ from drupelet_tools.telemetry.commit import (
     write_file,
 )
 from drupelet_tools.telemetry.compact import merge_tiers
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.errors import InputFileError, TelemetryError
 from drupelet_tools.telemetry.lake import (
     NAMES_TABLE,
     PLANS,
@@ -48,6 +48,7 @@ from drupelet_tools.telemetry.lake import (
     create_lake,
     latest_names,
     make_folders,
+    unwritable,
 )
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.piece_file import Written
@@ -87,6 +88,8 @@ class Task:
         try:
             answer = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
             create(place(self.lake) / _done_path(self.run, at)).close()
+        except InputFileError as refused:
+            answer = {"error": str(refused), "files": sorted(refused.files)}
         except TelemetryError as refused:
             answer = {"error": str(refused)}
         except OSError as refused:
@@ -177,33 +180,96 @@ def ingest(
     given = [place(path) for path in paths]
     inputs.find_files_or_agents(given, root)
     state = create_lake(root)
+    with run_folder(root) as run:
+        folders, files = inputs.export_and_find(given, root / PLANS / run, root)
+        told = {**inputs.find_names(folders), **inputs.clean_names(names)}
+        progress = Progress(root, files, watch) if watch else None
+        whole = Taken()
+        for taken in take_in(state, files, told, Task(str(root), run, events), spark, progress):
+            whole.add(taken)
+    merge_tiers(state, whole.file_rows)
+    return whole.counts()
+
+
+@contextmanager
+def run_folder(root: Place) -> Iterator[str]:
+    """The name of a run, which has a folder among the plans while the block goes on.
+
+    Raises:
+        TelemetryError: the lake cannot be written.
+    """
     run = secrets.token_hex(6)
     work = root / PLANS / run
     try:
-        folders, files = inputs.export_and_find(given, work, root)
-        told = {**inputs.find_names(folders), **inputs.clean_names(names)}
         make_folders(root)
-        work.mkdir(exist_ok=True)
-        progress = Progress(root, files, watch) if watch else None
-        task = Task(str(root), run, events)
-        return _ingest_batches(state, files, told, task, _Lazy(spark), progress)
+        try:
+            work.mkdir(exist_ok=True)
+        except OSError as refused:
+            raise unwritable(root, refused) from None
+        yield run
     finally:
         remove_folder(work)
 
 
-def _ingest_batches(
+@dataclass(slots=True)
+class Taken:
+    """What was taken in: counts, devices with news, and the rows of each file of pieces."""
+
+    segments: int = 0
+    repeated: int = 0
+    devices: set[str] = field(default_factory=set)
+    events: int = 0
+    quarantined: int = 0
+    file_rows: list[int] = field(default_factory=list)
+
+    @property
+    def new(self) -> int:
+        """Segments, and places that are none, that the lake had not."""
+        return self.segments - self.repeated
+
+    def add(self, other: Taken) -> None:
+        """Count what came next, too."""
+        self.segments += other.segments
+        self.repeated += other.repeated
+        self.devices |= other.devices
+        self.events += other.events
+        self.quarantined += other.quarantined
+        self.file_rows += other.file_rows
+
+    def counts(self) -> dict[str, int]:
+        """As an ingest reports them."""
+        return {
+            "segments": self.segments,
+            "repeated": self.repeated,
+            "new": self.new,
+            "devices": len(self.devices),
+            "events": self.events,
+            "quarantined": self.quarantined,
+        }
+
+
+def take_in(
     state: Lake,
-    files: list[Place],
+    files: Iterable[Place],
     names: dict[str, dict[str, str]],
     task: Task,
-    runner: _Lazy,
-    progress: Progress | None,
-) -> dict[str, int]:
-    """Take in batch after batch, each of which counts as soon as it is done."""
-    root = state.root
-    total = repeated = quarantined = 0
-    devices: set[str] = set()
-    fresh: list[Written] = []
+    spark: SparkSession | Callable[[], SparkSession] | None,
+    progress: Progress | None = None,
+) -> Iterator[Taken]:
+    """Take in batch after batch of segments; each counts, and is yielded, as soon as it is done.
+
+    Args:
+        state: the lake; what others commit meanwhile is seen.
+        files: segment files and packs.
+        names: by device, as `inputs.clean_names` gives them.
+        task: for a run whose folder is there (`run_folder`).
+        spark: as `ingest`.
+        progress: is told what is done.
+
+    Raises:
+        TelemetryError: as `ingest`; an InputFileError if only some of the files are to blame.
+    """
+    root, runner = state.root, _Lazy(spark)
     batches = count()  # `enumerate` would hold on to each listing until the next one
     for listing in inputs.scan_batches(files, BATCH_SEGMENTS):
         step = replace(task, run=f"{task.run}/{next(batches)}")
@@ -215,32 +281,27 @@ def _ingest_batches(
         plan = make_plan(listing, known, runner.parallelism)
         del listing
         _refuse_imported(root, plan, known)
-        total += plan.found
-        repeated += plan.repeated
-        devices |= plan.devices
         with progress.batch(step.run, plan.groups, size) if progress else nullcontext():
             written = run_plans(root, plan.groups, step, runner)
         _commit(state, written, plan, names, known)
-        fresh += written
-        quarantined += len(plan.unnamed.quarantine)
-    merge_tiers(state, [one.rows for one in fresh])
-    repeated += sum(one.repeated for one in fresh)
-    return {
-        "segments": total,
-        "repeated": repeated,
-        "new": total - repeated,
-        "devices": len(devices),
-        "events": sum(one.events for one in fresh),
-        "quarantined": quarantined + sum(one.damages for one in fresh),
-    }
+        yield Taken(
+            plan.found,
+            plan.repeated + sum(one.repeated for one in written),
+            plan.devices,
+            sum(one.events for one in written),
+            len(plan.unnamed.quarantine) + sum(one.damages for one in written),
+            [one.rows for one in written],
+        )
 
 
 def _refuse_imported(root: Place, plan: Plan, known: pa.Table) -> None:
     imported = set(known.filter(pc.is_valid(known["origin"]))["device"].to_pylist())
     for device in sorted(plan.devices & (imported - {UNNAMED}))[:1]:
-        raise TelemetryError(
+        of_device = (group.filter(pc.equal(group["device"], device)) for group in plan.groups)
+        raise InputFileError(
             f"{root}: {device} is in the lake from an import, and its black boxes would"
-            " count on top; ingest them into another lake"
+            " count on top; ingest them into another lake",
+            {file for group in of_device for file in pc.unique(group["file"]).to_pylist()},
         )
 
 
@@ -268,12 +329,11 @@ def _commit(
 class _Lazy:
     """A runner that brings Spark up when the first plan is there."""
 
-    # Before Spark is up nothing tells how many cores it will have; more groups than cores
-    # even out, and one more costs some 20 ms.
-    parallelism = 4
-
     def __init__(self, spark: SparkSession | Callable[[], SparkSession] | None) -> None:
         self._spark = spark
+        # Before Spark is up nothing tells how many cores it will have; more groups than cores
+        # even out, and one more costs some 20 ms.
+        self.parallelism = 1 if spark is None else 4
 
     def __call__(self, task: Task, plans: int) -> Sequence[str]:
         if self._spark is None:
@@ -351,7 +411,10 @@ def run_plans(root: Place, groups: list[pa.Table], task: Task, runner: Runner) -
     answers = [json.loads(answer) for answer in runner(task, plans)]
     for answer in answers:
         if "error" in answer:
-            raise TelemetryError(f"a worker could not go on: {answer['error']}")
+            text = f"a worker could not go on: {answer['error']}"
+            if "files" in answer:
+                raise InputFileError(text, answer["files"])
+            raise TelemetryError(text)
     return sorted((Written(**answer) for answer in answers), key=lambda one: one.path)
 
 

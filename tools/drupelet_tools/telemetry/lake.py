@@ -28,7 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.days import day_table
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.errors import LastingError, TelemetryError
 from drupelet_tools.telemetry.piece_file import PACKS, TABLE
 from drupelet_tools.telemetry.place import (
     Opened,
@@ -125,6 +125,7 @@ class Lake:
     def __init__(self, root: Place, table: DeltaTable) -> None:
         self.root = root
         self.version = table.version()
+        self._described = table.metadata().description
         self.files = _files(table)
         self.table = table  # goes on with `refreshed`
         # Rows from elsewhere by table: a report reads some of them a dozen times.
@@ -134,14 +135,17 @@ class Lake:
         """The lake as it is now; reads what was committed since.
 
         Raises:
-            TelemetryError: the log cannot be read.
+            TelemetryError: the log cannot be read, or is of another version by now.
         """
         try:
             again(self.root, self.table.update_incremental)
         except (DeltaError, OSError) as broken:
             raise _bad_log(self.root, broken) from None
-        is_new = self.table.version() != self.version
-        return Lake(self.root, self.table) if is_new else self
+        if self.table.version() == self.version:
+            return self
+        if self.table.metadata().description != self._described:
+            _check_version(self.root, self.table)
+        return Lake(self.root, self.table)
 
     @property
     def is_empty(self) -> bool:
@@ -431,7 +435,7 @@ def open_lake(root: Place) -> Lake:
     root = place(root)
     if not (root / TABLE / LOG).is_dir():
         if (root / OLD_MANIFEST).is_file():
-            raise TelemetryError(
+            raise LastingError(
                 f"{root}: a lake of schema version 3 or older, and this is {SCHEMA_VERSION};"
                 f" bring it up with: drupelet telemetry migrate {root}"
             )
@@ -441,20 +445,24 @@ def open_lake(root: Place) -> Lake:
     try:
         options = delta_options(root)
         table = again(root, lambda: DeltaTable(delta_uri(root / TABLE), storage_options=options))
-        described = table.metadata().description
     except (DeltaError, TableNotFoundError, OSError) as broken:
         raise _bad_log(root, broken) from None
+    _check_version(root, table)
+    return Lake(root, table)
+
+
+def _check_version(root: Place, table: DeltaTable) -> None:
+    described = table.metadata().description
     if described == DESCRIPTION_BEFORE:
-        raise TelemetryError(
+        raise LastingError(
             f"{root}: a lake of {described}, and this is {SCHEMA_VERSION};"
             f" bring it up with: drupelet telemetry migrate {root}"
         )
     if described != DESCRIPTION:
-        raise TelemetryError(
+        raise LastingError(
             f"{root / TABLE}: of {described or 'another table'}, and this is {DESCRIPTION};"
             f" {_anew(root)}"
         )
-    return Lake(root, table)
 
 
 def _bad_log(root: Place, broken: Exception) -> TelemetryError:
@@ -491,7 +499,7 @@ def create_lake(root: Place) -> Lake:
         return open_lake(root)
     strange = _strange_folder(root)
     if strange:
-        raise TelemetryError(
+        raise LastingError(
             f"{root / strange}: holds files, and {root / TABLE} has no {LOG}: not a lake, or one"
             " that lost it; name a new folder as --lake, and the segments and packs as input"
         )

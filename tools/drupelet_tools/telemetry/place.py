@@ -154,9 +154,22 @@ class Remote:
                 if info.is_file
             ]
 
+    def may_be_empty(self) -> bool:
+        """Whether a folder with nothing in it looks as if it were not there."""
+        return self.uri.partition(":")[0] in _WITHOUT_FOLDERS
+
+    def listed(self) -> Remote:
+        """The same file with its size and time. Raises TelemetryError: it is not there."""
+        with _naming(self):
+            filesystem, path = filesystem_of(self)
+            info = filesystem.get_file_info(path)
+            if not info.is_file:
+                raise FileNotFoundError("No such file or directory")
+            return Remote(self.uri, info.size, info.mtime_ns or 0)
+
     def mkdir(self, parents: bool = True, exist_ok: bool = True) -> None:  # noqa: ARG002
         """Make a folder, where a store has folders."""
-        if self.uri.partition(":")[0] not in _WITHOUT_FOLDERS:
+        if not self.may_be_empty():
             filesystem, path = filesystem_of(self)
             filesystem.create_dir(path)
 

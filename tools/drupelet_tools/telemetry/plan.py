@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from drupelet_tools.telemetry.choose import REASON_FAR, beyond_a_leap
 from drupelet_tools.telemetry.decode import Flags, Ints
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.errors import InputFileError
 from drupelet_tools.telemetry.inputs import UNNAMED, Listing, names_of
 from drupelet_tools.telemetry.place import Opened, place, reason
 from drupelet_tools.telemetry.schemas import FILES, KEY
@@ -178,7 +178,8 @@ def _content_crc(file: str, offset: int, size: int) -> int:
                 offset += len(piece)
             return crc
     except OSError as refused:
-        raise TelemetryError(f"{file}: cannot read it: {reason(refused)}") from None
+        text = f"{file}: cannot read it: {reason(refused)}"
+        raise InputFileError(text, [file]) from None
 
 
 def _sorted(entries: pa.Table) -> pa.Table:

@@ -30,7 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from drupelet_tools.telemetry import ARROW_POOL
+from drupelet_tools.telemetry import ARROW_POOL, scratch
 from drupelet_tools.telemetry.errors import TelemetryError
 
 JAVA_VERSION_MIN = 17
@@ -134,7 +134,7 @@ class Session:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        _sweep()
+        scratch.sweep(FOLDER_PREFIX)  # of sessions whose process was killed
         self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._spark: SparkSession | None = None
@@ -285,24 +285,6 @@ def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _not_py4j(record: logging.LogRecord) -> bool:
     """Leaves out what py4j logs without a logger of its own, from finalisers at any moment."""
     return "py4j" not in Path(record.pathname).parts
-
-
-def _sweep() -> None:
-    """Remove the folders of sessions whose process was killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*"):
-        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        if owner.isdigit() and not _lives(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _forget_gateway() -> None:

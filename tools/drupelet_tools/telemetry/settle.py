@@ -17,7 +17,7 @@ from drupelet.base.limits import BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.choose import REASON_FAR, Choice, Spans, choose
 from drupelet_tools.telemetry.columns import Units, reader_table
-from drupelet_tools.telemetry.decode import NONE, Flags, Ints
+from drupelet_tools.telemetry.decode import NONE, REASON_CUT, Flags, Ints
 from drupelet_tools.telemetry.fold import SUMMED, fold
 from drupelet_tools.telemetry.hour_bins import Bins, Samples
 from drupelet_tools.telemetry.hours import hour_table
@@ -176,9 +176,10 @@ class _Group:
             ["device", "boot", "number", "file", "offset", "damages"]
         )
         at, fields = _flat(heads["damages"])
-        seen = ~far[at]
-        damaged = heads.take(pa.array(at[seen])).drop_columns(["offset", "damages"])
         reason = pc.list_flatten(heads["damages"]).combine_chunks().field("reason")
+        is_cut = pc.equal(reason, REASON_CUT).to_numpy(zero_copy_only=False)
+        seen = ~far[at] & ~(is_cut & self._has_whole(at, fields["block"]))
+        damaged = heads.take(pa.array(at[seen])).drop_columns(["offset", "damages"])
         damaged = damaged.append_column("block", _nullable(fields["block"][seen], pa.int32()))
         damaged = damaged.append_column("offset", pa.array(fields["offset"][seen]))
         damaged = damaged.append_column("reason", reason.filter(pa.array(seen)))
@@ -194,6 +195,22 @@ class _Group:
             pieces.append(piece.append_column("reason", reasons))
         schema = TABLES["quarantine"]
         return pa.concat_tables([piece.select(schema.names).cast(schema) for piece in pieces])
+
+    def _has_whole(self, copy: Ints, block: Ints) -> Flags:
+        """Of blocks of copies: whether an undamaged copy of the segment that counts has it. What
+        ended in it was taken in before it had come whole."""
+        copies = self.copies
+        if not len(copies):
+            return np.zeros(0, dtype=np.bool_)
+        is_first = np.ones(len(copies), dtype=np.bool_)
+        is_first[1:] = copies.unit[1:] != copies.unit[:-1]
+        is_first[1:] |= copies.number[1:] != copies.number[:-1]
+        good = np.where(copies.damaged, 0, copies.good)
+        good[self.choice.contradicting] = 0
+        good[self.choice.far] = 0
+        have = np.bitwise_or.reduceat(good, np.flatnonzero(is_first))[np.cumsum(is_first) - 1]
+        has: Flags = have[copy] >> np.maximum(block, 0) & 1 > 0
+        return has
 
 
 def _copies(rows: pa.Table, unit: Ints) -> Copies:

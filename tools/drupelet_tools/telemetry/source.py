@@ -6,7 +6,8 @@
 
 For looking into logs and for streams; what makes tables of a fleet is the ingest. Both read with
 the same functions. Options: `table` ("events", or "quarantine": the places that cannot be used),
-`partitions` (4), and for streams `settle_ms` (1000: how long a file must have been left alone).
+`partitions` (4), and for streams `settle_ms` (1000: how long a file must have been left alone)
+and `maxFilesPerTrigger` (files of a batch).
 An agent's folder is read as the ingest reads it, by a batch only.
 
 What a user got wrong is a DrupeletError of one line. Spark prints the traceback of its worker in
@@ -46,11 +47,12 @@ from pyspark.sql.streaming.datasource import (
 
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
 from drupelet_tools.telemetry import choose, inputs, plan
+from drupelet_tools.telemetry.changes import Changed, Inbox, is_as_it_was, is_gone, is_input
 from drupelet_tools.telemetry.columns import event_columns
 from drupelet_tools.telemetry.decode import Chunk, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.inputs import Listing
-from drupelet_tools.telemetry.place import Place, Remote, place
+from drupelet_tools.telemetry.place import Place, place
 from drupelet_tools.telemetry.schemas import TABLES
 from drupelet_tools.telemetry.stream_offset import Key, Offset, content_key
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
@@ -61,6 +63,12 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 SETTLE_MS = 1_000
+MAX_FILES = "maxFilesPerTrigger"  # as Spark's own sources of files call it
+# Spark asks up to 100 times a second. A look that takes longer than that, and finds nothing,
+# takes this part of the time at most; a store elsewhere is listed every few seconds.
+LOOK_FREE_S = 0.01
+LOOKS_SHARE = 0.05
+FAR_EVERY_S = 5.0
 # Of a stream's batch: its offset names each of its segments, of which this holds 60,000 at most.
 BATCH_BYTES_MAX = 32 << 20
 # Of an option; a day in milliseconds is less.
@@ -118,7 +126,7 @@ def _paths(options: dict[str, str]) -> list[Place]:
 
 
 def _number(options: Mapping[str, str], name: str, default: int, low: int) -> int:
-    text = str(options.get(name, default))
+    text = str(options.get(name.lower(), default))  # Spark makes their names lower-case
     if not (text.isascii() and text.isdigit() and low <= int(text) <= _NUMBER_MAX):
         raise TelemetryError(
             f"option {name}: {text!r} is not a number from {low} to {_NUMBER_MAX:,}"
@@ -233,9 +241,15 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
-        self._listings: dict[Place, tuple[tuple[int, ...], Listing]] = {}
-        self._given: dict[Place, tuple[int, ...]] = {}  # files all of whose segments were given
+        self._inbox: Inbox | None = None
+        self._next_look_s = 0.0
+        # Files with segments that were not given when they were looked at.
+        self._held: dict[Place, tuple[Changed, Listing]] = {}
         self._frozen: list[Listing] | None = None  # with Trigger.AvailableNow: all that counts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Who reads a partition needs the options only."""
+        return BoxStreamReader, (self.options,)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Before the first segment."""
@@ -247,68 +261,82 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all that this query gives."""
-        listings = [self._listing(path) for path in self._settled()]
-        self._frozen = [listing for listing in listings if listing is not None]
+        frozen = []
+        inbox = self._looking()
+        while changed := inbox.look():
+            for one in changed:
+                listing = _listing_of(one)
+                if listing is not None:
+                    frozen.append(listing)
+            inbox.take(changed)
+            if not inbox.has_more:
+                break
+        self._frozen = frozen
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """`start` with the next segments, those of files that were left alone long enough."""
         offset = Offset.of(start)
         offset.batch = {}
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 1 << 62
-        for key, size, content in sorted(self._fresh(offset), key=_order):
+        files_max = _number(self.options, MAX_FILES, _NUMBER_MAX, 1)
+        files: set[str] = set()
+        for key, size, content, file in sorted(self._fresh(offset), key=_order):
             if offset.seen.has(key):
                 continue  # another copy
             if key[2] - offset.seen.last(*key[:2]) > choose.NUMBER_GAP_MAX:
                 continue
+            if file not in files and len(files) >= files_max:
+                continue
             room -= size
             if room < 0 and offset.batch:
                 break
+            files.add(file)
             offset.seen.add(key)
             offset.batch[key] = content
         return offset.told() if offset.batch else start
 
-    def _fresh(self, offset: Offset) -> list[tuple[Key, int, str]]:
-        """Key, size and content key of each segment that was not given."""
+    def _fresh(self, offset: Offset) -> list[tuple[Key, int, str, str]]:
+        """Key, size, content key and file of each segment that was not given."""
         if self._frozen is not None:
             every = (row for listing in self._frozen for row in _segments(listing))
             return [row for row in every if not offset.seen.has(row[0])]
-        rows = []
-        settled = self._settled()
-        self._listings = {path: self._listings[path] for path in settled if path in self._listings}
-        self._given = {path: self._given[path] for path in settled if path in self._given}
-        for path in settled:
-            state = _state(path)
-            listing = None if self._given.get(path) == state else self._listing(path)
-            if listing is None or state is None:
-                continue
-            own = [row for row in _segments(listing) if not offset.seen.has(row[0])]
-            rows += own
-            if not own:
-                self._given[path] = state
-                self._listings.pop(path)
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return []
+        inbox, began_s = self._looking(), time.thread_time()
+        changed = inbox.look()
+        spent_s = time.thread_time() - began_s
+        rows: list[tuple[Key, int, str, str]] = []
+        held: dict[Place, tuple[Changed, Listing]] = {}
+        given = []
+        for one in changed:
+            listing = self._listing(one)
+            own = []
+            if listing is not None:
+                own = [row for row in _segments(listing) if not offset.seen.has(row[0])]
+            if listing is not None and own:
+                rows += own
+                held[one.path] = one, listing
+            else:
+                given.append(one)
+        self._held = held
+        inbox.take(given)
+        if not changed and spent_s > LOOK_FREE_S:
+            self._next_look_s = now_s + spent_s / LOOKS_SHARE
         return rows
 
-    def _settled(self) -> list[Place]:
-        settle_ms = _number(self.options, "settle_ms", SETTLE_MS, 0)
-        newest_ns = time.time_ns() - settle_ms * 1_000_000
-        states = ((path, _state(path)) for path in self._files())
-        return [path for path, state in states if state and max(state[-2:]) <= newest_ns]
+    def _looking(self) -> Inbox:
+        if self._inbox is None:
+            settle_s = _number(self.options, "settle_ms", SETTLE_MS, 0) / 1000
+            self._inbox = Inbox(_paths(self.options), _NO_LAKE, settle_s, FAR_EVERY_S)
+        return self._inbox
 
-    def _files(self) -> list[Place]:
-        try:
-            return inputs.find_files(_paths(self.options), _NO_LAKE)
-        except TelemetryError:
-            return []  # nothing has come yet
-
-    def _listing(self, path: Place) -> Listing | None:
-        """What is in a file, read again only where it changed; None: it is gone."""
-        state = _state(path)
-        if state is None:
-            return None
-        held = self._listings.get(path)
-        if held is None or held[0] != state:
-            held = self._listings[path] = state, inputs.scan([path])
-        return held[1]
+    def _listing(self, one: Changed) -> Listing | None:
+        """What is in a file, read again only where it changed; None as `_listing_of`."""
+        held = self._held.get(one.path)
+        if held is not None and held[0].state == one.state:
+            return held[1]
+        return _listing_of(one)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The segments of the batch that `end` names, in groups.
@@ -324,7 +352,7 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         missing = dict(batch)
         chosen = []
         rows = np.flatnonzero(listing.ok).tolist()
-        for row, (key, _, content) in zip(rows, _segments(listing), strict=True):
+        for row, (key, _, content, _) in zip(rows, _segments(listing), strict=True):
             if missing.get(key) == content:
                 del missing[key]
                 chosen.append(row)
@@ -340,42 +368,54 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Files with segments of a batch; those that were looked at for it come first."""
         missing = set(batch.items())
         holding = []
-        for path in [*self._listings, *self._files()]:
-            if not missing:
-                break
-            listing = self._listing(path)
-            own = missing & {row[::2] for row in _segments(listing)} if listing else set()
+        for path, listing in self._listings():
+            own = missing & {(key, content) for key, _, content, _ in _segments(listing)}
             if own:
                 holding.append(path)
                 missing -= own
+            if not missing:
+                break
         return holding
+
+    def _listings(self) -> Iterator[tuple[Place, Listing]]:
+        """What was looked at last, and then all files."""
+        for path, (one, listing) in self._held.items():
+            if is_as_it_was(one):
+                yield path, listing
+        try:
+            files = inputs.find_files(_paths(self.options), _NO_LAKE)
+        except TelemetryError:
+            return  # nothing is there
+        for path in files:
+            yield path, inputs.scan([path])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition."""
         return read_share(partition, _table(self.options))
 
 
-def _state(path: Place) -> tuple[int, ...] | None:
-    """What changes when a file does, its times last; None: it was taken away."""
-    if isinstance(path, Remote):
-        return path.size, path.mtime_ns, path.mtime_ns
+def _listing_of(one: Changed) -> Listing | None:
+    """The heads in a file; None if it is gone, or is none that counts."""
     try:
-        info = path.stat()
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+        return inputs.scan([one.path]) if is_input(one) else None
+    except TelemetryError:
+        if is_gone(one):
+            return None
+        raise
 
 
-def _order(row: tuple[Key, int, str]) -> tuple[Key, int, str]:
-    return row[0], -row[1], row[2]
+def _order(row: tuple[Key, int, str, str]) -> tuple[Key, int, str, str]:
+    return row[0], -row[1], row[2], row[3]
 
 
-def _segments(listing: Listing) -> Iterator[tuple[Key, int, str]]:
-    """Key, size and content key of each segment with a good header."""
+def _segments(listing: Listing) -> Iterator[tuple[Key, int, str, str]]:
+    """Key, size, content key and file of each segment with a good header."""
     rows = np.flatnonzero(listing.ok)
-    columns = (listing.boot, listing.number, listing.size, listing.header_crc, listing.first_crc)
+    columns = (listing.boot, listing.number, listing.size, listing.header_crc, listing.first_crc,
+               listing.file)  # fmt: skip
     names = inputs.names_of(listing.device[rows])
-    for name, boot, number, size, header_crc, first_crc in zip(
+    for name, boot, number, size, header_crc, first_crc, file in zip(
         names, *(column[rows].tolist() for column in columns), strict=True
     ):
-        yield (name, boot, number), size, content_key(size, header_crc, first_crc)
+        content = content_key(size, header_crc, first_crc)
+        yield (name, boot, number), size, content, listing.files[file]

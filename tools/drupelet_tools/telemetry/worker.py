@@ -20,7 +20,7 @@ import pyarrow as pa
 from drupelet.base.limits import BLOCK_SIZE, BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import decode
 from drupelet_tools.telemetry.decode import Bytes, Chunk, Entries, Ints
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.errors import InputFileError
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.partials import add_up
 from drupelet_tools.telemetry.piece_file import PACKS, PieceFile, Written
@@ -212,12 +212,13 @@ class Files:
             while done < len(target):
                 count = opened.read_into(target[done:], offset + done)
                 if count == 0:
-                    raise TelemetryError(
-                        f"{path}: became shorter while it was read; run the ingest again"
+                    raise InputFileError(
+                        f"{path}: became shorter while it was read; run the ingest again", [path]
                     )
                 done += count
         except OSError as refused:
-            raise TelemetryError(f"{path}: cannot read it: {reason(refused)}") from None
+            text = f"{path}: cannot read it: {reason(refused)}"
+            raise InputFileError(text, [path]) from None
 
     def _opened(self, file: int, path: str) -> Opened:
         opened = self._open.get(file)
