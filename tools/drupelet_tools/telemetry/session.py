@@ -114,7 +114,9 @@ def configuration(folder: Path, cluster: Cluster) -> SparkConf:
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
     ]
-    conf = SparkConf().setMaster(cluster.master).setAppName("drupelet telemetry")
+    # Without what a Java of this process that is there already was started with.
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(cluster.master).setAppName("drupelet telemetry")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.log.level", "ERROR")
     conf.setExecutorEnv(ARROW_POOL, os.environ[ARROW_POOL])
     if cluster.is_here:
