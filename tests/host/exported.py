@@ -56,7 +56,7 @@ def fill(home: Path, bodies: Iterable[bytes], wall_ms: int | None = None) -> Non
     member = Member(settings)
     while member.publish_letters(clock.now_ms()):
         for event in member.events():
-            member.took(event)
+            member.take_delivered(event)
     member.close(clock.now_ms())
     member.sealing.close()
 

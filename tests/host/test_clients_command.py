@@ -82,10 +82,10 @@ def test_commands_are_done_in_order_and_answered() -> None:
     channel = Channel()
     for name, value in (("epoch", 60_000), ("flush", 0), ("report", 0), ("sleep", 5000)):
         channel.host.send(channel.id, name, value, STAMP, 0)
-    assert [told.result for told in channel.host.told()] == [None] * 4
+    assert [sent.result for sent in channel.host.sent()] == [None] * 4
     channel.run()
     assert channel.acts == [("epoch", 60_000), ("flush", 0), ("report", 0), ("sleep", 5000)]
-    assert [told.result for told in channel.host.told()] == [0, -1, 3700, 0]
+    assert [sent.result for sent in channel.host.sent()] == [0, -1, 3700, 0]
     assert channel.board.done == 4
     channel.run()
     assert len(channel.acts) == 4
@@ -129,7 +129,7 @@ def test_an_unknown_operation_is_answered_and_not_done() -> None:
     payload = bytearray(COMMAND_SIZE)
     put_command(payload, 0, COMMAND, channel.id, b"\x00\x00\x00\x07", 9, 1, key)
     channel.inject(bytes(payload))
-    assert channel.acts == [] and [told.result for told in channel.host.told()] == [-1]
+    assert channel.acts == [] and [sent.result for sent in channel.host.sent()] == [-1]
 
 
 def test_a_command_needs_a_key() -> None:

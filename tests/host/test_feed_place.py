@@ -137,7 +137,7 @@ def test_a_store_that_does_not_answer_is_asked_less_and_less_often(tmp_path: Pat
     told: list[str] = []
     assert settings.feed is not None
     feed = AgentFeed(
-        member, settings.feed, places, member.took, lambda _, why: told.append(why), 0
+        member, settings.feed, places, member.take_delivered, lambda _, why: told.append(why), 0
     )
     pauses = []
     for _ in range(20):

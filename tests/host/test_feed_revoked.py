@@ -117,7 +117,7 @@ def test_the_root_changes_only_for_who_goes(tmp_path: Path) -> None:
     # What the members were told of before does not count against it, until they know it.
     roots = FeedRoot(made)
     assert roots.current(first) == second
-    roots.told()
+    roots.mark_announced()
     assert roots.current(first) == first, "its own may be of an old backup"
     assert root_with(*peers) == second
 

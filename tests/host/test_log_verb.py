@@ -38,7 +38,7 @@ def fill(home: Home, payloads: list[bytes], first_ms: int, step_ms: int = DAY_MS
     member.commit()
     while member.publish_letters(clock.now_ms()):
         for event in member.events():
-            member.took(event)
+            member.take_delivered(event)
     member.close(clock.now_ms())
     member.sealing.close()
 

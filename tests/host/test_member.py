@@ -58,7 +58,7 @@ def test_an_event_that_was_not_confirmed_is_given_again(settings: Config) -> Non
     member = Member(settings)
     events = member.events()
     assert [(split_body(e.body)[1], e.again) for e in events] == [(b"one", True)]
-    member.took(events[0])
+    member.take_delivered(events[0])
     member.save(clock.now_ms())
     crash(member)
     assert started(settings).events() == []
@@ -74,7 +74,7 @@ def test_what_somebody_waits_for_is_not_confirmed(settings: Config) -> None:
     first, second, third = [event.handle for event in events]
     member.hold_from(second)
     for event in events:
-        member.took(event)
+        member.take_delivered(event)
     assert host_api.done_through(member.node) == first
     member.hold_from(third + 1)
     assert host_api.done_through(member.node) == third
@@ -87,7 +87,7 @@ def test_own_messages_form_a_chain_across_restarts(settings: Config) -> None:
         post(member, b"%d" % number)
         member.publish_letters(clock.now_ms())
         for event in member.events():
-            member.took(event)
+            member.take_delivered(event)
             if event.group == member.telemetry:
                 continue  # the black box that the stop before left
             dependencies, payload = split_body(event.body)

@@ -59,7 +59,7 @@ def readings(member: Member) -> int:
     while events := member.events():
         for event in events:
             count += event.group == member.readings
-            member.took(event)
+            member.take_delivered(event)
     return count
 
 

@@ -47,7 +47,7 @@ def write_into(member: Member, count: int) -> None:
     connection.close()
     while member.publish_letters(clock.now_ms()):
         for event in member.events():
-            member.took(event)
+            member.take_delivered(event)
 
 
 def log(settings: Config) -> list[tuple[str, str]]:
@@ -238,18 +238,20 @@ def test_members_are_told_of_a_feed_before_its_place_is_there(tmp_path: Path) ->
     settings = FeedSettings(f"folder:{place}", True, 50)
     ann = replace(make(tmp_path, "a", "b"), feed=settings)
     member = Member(ann)
-    told: list[str] = []
+    troubles: list[str] = []
     places = Places(member, Brokers(), lambda: None)
-    feed = AgentFeed(member, settings, places, member.took, lambda _, why: told.append(why), 0)
+    feed = AgentFeed(
+        member, settings, places, member.take_delivered, lambda _, why: troubles.append(why), 0
+    )
     feed.turn(0)
     known = member.clients.feeds.known()[ann.id]
-    assert known.places == (f"folder:{place}",) and "no such folder" in told[0]
+    assert known.places == (f"folder:{place}",) and "no such folder" in troubles[0]
     write_into(member, 3)
     feed.turn(50)
-    assert feed.pushed == 0 and len(told) == 1
+    assert feed.pushed == 0 and len(troubles) == 1
     place.mkdir()
     feed.turn(100)
-    assert feed.pushed == 3 and told[1:] == [""]
+    assert feed.pushed == 3 and troubles[1:] == [""]
     assert member.clients.feeds.known()[ann.id] == known  # nothing that has to be told anew
     feed.turn(150)
     assert feed.pushed == 3

@@ -44,7 +44,7 @@ log = logging.getLogger("drupelet.carrier")
 class Line:
     """One peer on one carrier.
 
-    `told` is called with the line whenever it comes up or goes down; `after_frame` after each
+    `on_change` is called with the line whenever it comes up or goes down; `after_frame` after each
     frame, so that the black box can be emptied before its two blocks are full. `seal_of` gives
     the peer's seal, or raises KeysError; a plain cable has none. `save` makes what the node knows
     durable.
@@ -67,7 +67,7 @@ class Line:
         self.distributions: list[
             tuple[KeyDistribution, int]
         ] = []  # topics that the peer listens to
-        self._told = on_change
+        self._on_change = on_change
         self._after_frame = after_frame
         self._seal_of = seal_of
         self._save = save
@@ -151,7 +151,7 @@ class Line:
             if before[0] != UP:
                 self.live.begin()
         if before != (state, reason):
-            self._told(self)
+            self._on_change(self)
 
     def _lost(self, reason: str, now_ms: int, state: str = DOWN) -> None:
         self.drop()

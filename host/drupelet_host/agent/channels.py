@@ -82,10 +82,10 @@ class AgentChannel:
 
     def __init__(
         self, member: Member, database: ChannelDatabase, shared: Shared,
-        told: Callable[[dict[str, Any]], None],
+        on_message: Callable[[dict[str, Any]], None],
     ) -> None:  # fmt: skip
         self.name = shared.name
-        self._told = told
+        self._on_message = on_message
         id = shared.name.encode()
         self._database = database
         self._keeper = SqliteKeeper(database, id)
@@ -140,7 +140,7 @@ class AgentChannel:
             decoder = self.channel.decoder
             content = bytes(frame[decoder.content_at : decoder.content_at + decoder.content_size])
             sender = bytes(frame[decoder.sender_at : decoder.sender_at + decoder.sender_size])
-            self._told({
+            self._on_message({
                 "channel": self.name, "kind": "ephemeral", "from": sender.decode(errors="replace"),
                 "text": payload_text(content),
             })  # fmt: skip
@@ -206,7 +206,7 @@ class AgentChannel:
         if self._bridge is not None:
             self._bridge.delivered(self._side, handle, now_ms)
             self._bridge.carry_on(now_ms)
-        self._told({"channel": self.name, "kind": "message", **fields})
+        self._on_message({"channel": self.name, "kind": "message", **fields})
         return fields["id"]
 
     def send_ephemeral(self, content: bytes) -> None:
@@ -231,12 +231,12 @@ class AgentChannel:
             if event not in (EVENT_MESSAGE, EVENT_GAP):
                 continue
             handle = self.channel.event_handle
-            is_told = self._bridge is not None and not self._bridge.delivered(
+            is_known = self._bridge is not None and not self._bridge.delivered(
                 self._side, handle, clock.now_ms()
             )
-            if not is_told:  # else as it came to the channel from which it was carried here
+            if not is_known:  # else as it came to the channel from which it was carried here
                 fields = self._fields(handle)
-                self._told({"channel": self.name, "kind": "message", **fields})
+                self._on_message({"channel": self.name, "kind": "message", **fields})
         if self._bridge is not None:
             self._bridge.carry_on(clock.now_ms())
 

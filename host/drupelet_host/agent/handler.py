@@ -44,17 +44,17 @@ _NEXT = (
 class Handler:
     """The agent calls `turn` in each of its own, and waits for `poll_object`, too.
 
-    tell: given a message's id in hex, its handle and one line, when its program failed.
+    report: given a message's id in hex, its handle and one line, when its program failed.
     """
 
     def __init__(
         self, member: Member, command: str, time_max_s: float,
-        tell: Callable[[str, int, str], None],
+        report: Callable[[str, int, str], None],
     ) -> None:  # fmt: skip
         self._member = member
         self._command = command
         self._time_max_ms = int(time_max_s * 1000)
-        self._tell = tell
+        self._report = report
         self._through = database.meta_int(member.store.connection, HANDLED, 0)
         self._looked_to = -1  # the newest handle when there was nothing to do
         self._process: subprocess.Popen[bytes] | None = None
@@ -194,7 +194,7 @@ class Handler:
 
     def _failed(self, what: str) -> None:
         self._retry_ms = min(max(RETRY_MS, 2 * self._retry_ms), RETRY_MS_MAX)
-        self._tell(
+        self._report(
             self._id, self._handle,
             f"message {self._id[:8]}: --exec {what}; again in {self._retry_ms / 1000:g} s",
         )  # fmt: skip

@@ -24,11 +24,11 @@ class Learner:
 
     def __init__(
         self, member: Member, added: Callable[[], dict[str, Any]],
-        told: Callable[[str, str, str], None],
+        on_learned: Callable[[str, str, str], None],
     ) -> None:  # fmt: skip
         self._member = member
         self._added = added
-        self._told = told
+        self._on_learned = on_learned
         self._known: dict[bytes, Carriers] = {}
         self.refused: dict[bytes, str] = {}
 
@@ -75,12 +75,12 @@ class Learner:
             self._refuse(peer.id, peer.name, str(error))
             return
         self.refused.pop(peer.id, None)
-        self._told(peer.name, peer.url, "")
+        self._on_learned(peer.name, peer.url, "")
 
     def _refuse(self, device: bytes, name: str, why: str) -> None:
         if self.refused.get(device) != why:
             self.refused[device] = why
-            self._told(name, "", why)
+            self._on_learned(name, "", why)
 
     def status(self) -> list[NotLearned]:
         """Who was not taken."""

@@ -109,8 +109,10 @@ class Agent:
         now_ms = clock.now_ms()
         self.brokers = Brokers(config.brokers)
         self.lines = [self._line(peer, now_ms) for peer in live]
-        self.topics = Topics(self.member, self.brokers, self._carrier_told)
-        self.channels = Channels(self.member, self.brokers, self._carrier_told, self._channel_told)
+        self.topics = Topics(self.member, self.brokers, self._report_carrier)
+        self.channels = Channels(
+            self.member, self.brokers, self._report_carrier, self._report_channel
+        )
         for shared in self.channels.lines:
             self.topics.add(shared)
         for line in self.lines:
@@ -121,7 +123,7 @@ class Agent:
             history = self.channels.history
             places = Places(self.member, self.brokers, self._meanwhile, history)
             self.feed = AgentFeed(
-                self.member, config.feed, places, self._take, self._feed_told, now_ms
+                self.member, config.feed, places, self._take, self._report_feed, now_ms
             )
         self.handler = (
             Handler(self.member, handle_with, handle_time_s, self._handler_failed)
@@ -169,7 +171,7 @@ class Agent:
     def _line(self, peer: Peer, now_ms: int) -> Line:
         live = self.member.live_link(peer, CARRIERS[peer.carrier], now_ms)
         return Line(
-            peer, live, self.brokers, self._carrier_told, self.member.drain_box,
+            peer, live, self.brokers, self._report_carrier, self.member.drain_box,
             self.member.sealing.live, self._save_now,
         )  # fmt: skip
 
@@ -378,12 +380,12 @@ class Agent:
     def _take(self, event: Delivered) -> None:
         if event.group == self.member.readings:
             self._delivered += 1
-            self._tell(event)
-        fields = self.member.took(event)
+            self._report_delivered(event)
+        fields = self.member.take_delivered(event)
         if fields is not None:
             self.output.event("chat", chat_line(fields), **fields)
 
-    def _tell(self, event: Delivered) -> None:
+    def _report_delivered(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
         dependencies, payload = family.split(self.config, event.body)
         timestamp = family.timestamp_of(self.config, event.timestamp)
@@ -403,14 +405,14 @@ class Agent:
             dependencies=[id.hex() for id in dependencies], **more,
         )  # fmt: skip
 
-    def _carrier_told(self, line: Line) -> None:
+    def _report_carrier(self, line: Line) -> None:
         self.output.event(
             "carrier",
             f"{line.peer.name} {line.state}" + (f": {line.reason}" if line.reason else ""),
             peer=line.peer.name, url=line.peer.url, state=line.state, reason=line.reason,
         )  # fmt: skip
 
-    def _channel_told(self, fields: dict[str, Any]) -> None:
+    def _report_channel(self, fields: dict[str, Any]) -> None:
         whom = self.config.names().get(fields.get("from", ""), fields.get("from", "somebody"))
         text = message_start(fields["text"])
         self.output.event("channel", f"{fields['channel']} {whom}: {text}", **fields)
@@ -423,7 +425,7 @@ class Agent:
     def _handler_failed(self, id: str, handle: int, text: str) -> None:
         self.output.event("exec", text, id=id, handle=handle, reason=text)
 
-    def _feed_told(self, place: str, reason: str) -> None:
+    def _report_feed(self, place: str, reason: str) -> None:
         text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"
         self.output.event("feed", text, place=place, reason=reason)
 
@@ -748,7 +750,7 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
 
         def take_events() -> None:
             for event in member.events():
-                member.took(event)
+                member.take_delivered(event)
 
         while member.publish_letters(clock.now_ms()):
             take_events()

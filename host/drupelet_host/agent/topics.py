@@ -159,7 +159,7 @@ class SharedKeys:
             self.port.out, self.port.heard = out, heard
             raise StorageError(self.port.failure)
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """For the status: never a key."""
         keys = self.keys
         return {
@@ -215,7 +215,7 @@ class SharedLine(Line):
             "state": self.state,
             "reason": self.reason,
             "heard_ms": self.heard_ms,
-            **self.keys.told(),
+            **self.keys.status(),
         }
 
 

@@ -29,7 +29,7 @@ def command_key(root: bytes, board: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Told:
+class SentCommand:
     """One command and what became of it; `result` None: not answered, -1: the board could not."""
 
     counter: int
@@ -58,7 +58,7 @@ class CommandHost:
         """
         if board not in self._client.keys:
             raise CapacityError(f"{board.hex()}: there is no command key for it")
-        last = max((told.counter for told in self.told() if told.board == board), default=0)
+        last = max((one.counter for one in self.sent() if one.board == board), default=0)
         counter = max(last + 1, int.from_bytes(timestamp) // 1000) & 0xFFFFFFFF
         at = self._author.head()
         size = put_command(
@@ -74,7 +74,7 @@ class CommandHost:
         """An event of the group: what we write next comes after it."""
         self._author.saw(handle)
 
-    def told(self) -> list[Told]:
+    def sent(self) -> list[SentCommand]:
         """All commands in the log, with their answers."""
         commands: list[Command] = []
         handle = self._node.store.next(0)
@@ -86,7 +86,7 @@ class CommandHost:
         return answered(commands)
 
 
-def answered(commands: list[Command]) -> list[Told]:
+def answered(commands: list[Command]) -> list[SentCommand]:
     """The commands among these payloads in their order, each with its answer."""
     answers = {
         (command.board, command.counter): -1 if command.value == FAILED else command.value
@@ -95,7 +95,7 @@ def answered(commands: list[Command]) -> list[Told]:
     }
     names = {number: name for name, number in OPERATION_NAMES.items()}
     return [
-        Told(
+        SentCommand(
             int.from_bytes(command.counter), command.board,
             names.get(command.operation, "?"), command.value,
             answers.get((command.board, command.counter)),

@@ -28,20 +28,21 @@ PAUSE_MS_MAX = 600_000
 class AgentFeed:
     """Call `turn` often, and `places.serve` oftener: while a turn waits for another agent, too.
 
-    took: who takes what enters the log; told: gets a line about trouble.
+    on_delivered: takes what enters the log; on_trouble: gets a line about it.
     """
 
     def __init__(
         self, member: Member, settings: FeedSettings, places: Places,
-        took: Callable[[Delivered], None], told: Callable[[str, str], None], now_ms: int,
+        on_delivered: Callable[[Delivered], None], on_trouble: Callable[[str, str], None],
+        now_ms: int,
     ) -> None:  # fmt: skip
         self._member = member
         self.places = places
         self._place = settings.place
         self._by_mail = settings.mail
-        self._took = took
+        self._on_delivered = on_delivered
         self._period_ms = self._pause_ms = settings.period_ms
-        self._told = told
+        self._on_trouble = on_trouble
         self._trouble = ""
         self._announced: Feed | None = None
         self._pushed = -1  # handle of the newest message when it was last uploaded
@@ -109,7 +110,7 @@ class AgentFeed:
             if store is None:
                 raise StorageError("no member has told of a store there yet")
             member, access = self._member, self.places.access
-            self._log = HomeLog(member, member.clients, store, self._took, access)
+            self._log = HomeLog(member, member.clients, store, self._on_delivered, access)
         return self._log
 
     def _leave(self, feed: Feed) -> None:
@@ -130,7 +131,7 @@ class AgentFeed:
     def _say(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
-            self._told(self._place, trouble)
+            self._on_trouble(self._place, trouble)
 
     def histories(self) -> list[RemoteHistory]:
         """Who may have the history of a channel."""

@@ -36,16 +36,17 @@ _TURNS_MAX = 1 << 16
 class HomeLog:
     """The readings of a member, and a store.
 
-    took: who takes what enters the log meanwhile, for an agent tells of it; None: nobody else.
+    on_delivered: takes what enters the log meanwhile, as an agent does to report it; None: nobody
+    else.
     access: the store's id and key, for the members; b"": a folder.
     """
 
     def __init__(
         self, member: Member, groups: HomeGroups, store: RemoteStore,
-        took: Callable[[Delivered], None] | None = None, access: bytes = b"",
+        on_delivered: Callable[[Delivered], None] | None = None, access: bytes = b"",
     ) -> None:  # fmt: skip
         self._member = member
-        self._took = took or member.took
+        self._on_delivered = on_delivered or member.take_delivered
         self._groups = groups
         self._store = store
         self._group = host_api.group_id(member.node, member.readings)
@@ -72,7 +73,7 @@ class HomeLog:
         stamp = clock.timestamp8(clock.wall_ms())
         self._groups.feeds.announce(self._member.config.id, feed, stamp, clock.now_ms())
         self._taken()
-        FeedRoot(self._member.config).told()
+        FeedRoot(self._member.config).mark_announced()
 
     def push(self, place: str) -> dict[str, Any]:
         """Tell the members where and upload what is new; how much.
@@ -145,7 +146,7 @@ class HomeLog:
     def _taken(self) -> None:
         while events := self._member.events():
             for event in events:
-                self._took(event)
+                self._on_delivered(event)
 
 
 def _note_taken(store: SqliteStore, first: int) -> None:

@@ -37,7 +37,7 @@ class FeedRoot:
         settings = self._settings
         peers = {peer.id for peer in settings.peers}
         trusted = {id for id in peers if not is_revoked(settings.keys_path, id)}
-        is_told, known = self._noted()
+        is_announced, known = self._noted()
         if known is None:
             known = peers if self._path.exists() else trusted
         elif known == trusted:
@@ -48,7 +48,7 @@ class FeedRoot:
             if settings.feed is not None and settings.feed.serve:
                 private_files.replace(settings.keys_path / STORE_KEY_NAME, os.urandom(ACCESS_SIZE))
             private_files.replace(self._path, os.urandom(ROOT_SIZE))
-        self._note(trusted, is_told and not gone)
+        self._note(trusted, is_announced and not gone)
 
     def current(self, announced: bytes) -> bytes:
         """The root; `announced`: what we ourselves told the members last, b"" for none.
@@ -64,10 +64,10 @@ class FeedRoot:
             "restore a copy, or remove it for the one that members know, or a new one",
         )  # fmt: skip
 
-    def told(self) -> None:
+    def mark_announced(self) -> None:
         """The members know it from now on."""
-        is_told, known = self._noted()
-        if not is_told:
+        is_announced, known = self._noted()
+        if not is_announced:
             self._note(known or set(), True)
 
     def _noted(self) -> tuple[bool, set[bytes] | None]:
@@ -78,6 +78,6 @@ class FeedRoot:
         ids = {content[at : at + _ID_SIZE] for at in range(1, len(content), _ID_SIZE)}
         return content[0] != 0, ids
 
-    def _note(self, ids: set[bytes], is_told: bool) -> None:
+    def _note(self, ids: set[bytes], is_announced: bool) -> None:
         private_files.make_folder(self._readers.parent)
-        private_files.replace(self._readers, bytes([is_told]) + b"".join(sorted(ids)))
+        private_files.replace(self._readers, bytes([is_announced]) + b"".join(sorted(ids)))

@@ -68,7 +68,7 @@ class Forged:
         self.last_ms = now_ms
         self.total += count
 
-    def told(self) -> dict[str, int]:
+    def status(self) -> dict[str, int]:
         """For the status."""
         return {
             "forged": self.total,
@@ -255,7 +255,9 @@ class Sealing:
     def status(self, peer_id: bytes) -> dict[str, Any]:
         """What may be told of a peer's open seals, by class."""
         return {
-            CLASS_NAMES[carrier_class]: told(seal, self._forged.get((id, carrier_class), Forged()))
+            CLASS_NAMES[carrier_class]: seal_status(
+                seal, self._forged.get((id, carrier_class), Forged())
+            )
             for (id, carrier_class), seal in self._seals.items()
             if id == peer_id
         }
@@ -275,7 +277,7 @@ class Sealing:
             self.forget(peer_id)
 
 
-def told(seal: Seal, forged: Forged) -> dict[str, Any]:
+def seal_status(seal: Seal, forged: Forged) -> dict[str, Any]:
     """A seal's counters: numbers only, never keys."""
     return {
         "generation": seal.generation,
@@ -283,7 +285,7 @@ def told(seal: Seal, forged: Forged) -> dict[str, Any]:
         "in_epoch": seal.in_epoch,
         "answered": seal.answered,
         "confirmed": seal.confirmed,
-        **forged.told(),
+        **forged.status(),
         "replayed": seal.replayed,
         "closed_epoch": seal.closed_epoch,
         "unknown": seal.unknown,

@@ -136,11 +136,12 @@ class Member:
         self._stick_links: dict[bytes, BundleLink] = {}
         self._live_links: dict[bytes, LiveLink] = {}
         self._clones: dict[tuple[bytes, int], int] = {}
-        self._damaged_told: set[int] = set()
+        self._damaged_reported: set[int] = set()
         self._taken_through = 0
         self._held_from = GONE_HANDLE
         self._foreign: dict[bytes, int] = {}  # of sticks; live links count their own
-        self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
+        # What the store knows of the live links: whether a store was lost, the peer's generation.
+        self._kept_contacts: dict[bytes, tuple[bool, int]] = {}
         self.author = Author(self.node, self.readings)
         self.author.body = bytearray(BODY_SIZE_MAX)
         self._recover_author()
@@ -162,7 +163,7 @@ class Member:
         number = self.numbers.pop(id)
         self._stick_links.pop(id, None)
         self._live_links.pop(id, None)
-        self._told.pop(id, None)
+        self._kept_contacts.pop(id, None)
         self._foreign.pop(id, None)
         self.sealing.forget(id)
         self.clients.remove_peer(id)
@@ -225,7 +226,7 @@ class Member:
         gen = database.meta_int(store, restored.PEER_GEN + peer.id.hex(), -1)
         live = LiveLink(self.node, link, peer, parse_url(peer.url), lost, gen)
         self._live_links[peer.id] = live
-        self._told[peer.id] = (lost, gen)
+        self._kept_contacts[peer.id] = (lost, gen)
         return live
 
     def _keep_contacts(self) -> None:
@@ -233,9 +234,9 @@ class Member:
         for id, live in self._live_links.items():
             now = (live.lost, live.peer_gen)
             # Not before it is over: after a crash it begins again.
-            if now == self._told[id] or not live.settled:
+            if now == self._kept_contacts[id] or not live.settled:
                 continue
-            self._told[id] = now
+            self._kept_contacts[id] = now
             if live.peer_gen >= 0:
                 restored.put(self.store, restored.PEER_GEN + id.hex(), live.peer_gen)
             if not live.lost:
@@ -292,10 +293,10 @@ class Member:
             handle, logged.group, logged.source, logged.id, logged.timestamp, body, again
         )
 
-    def took(self, event: Delivered) -> dict[str, Any] | None:
+    def take_delivered(self, event: Delivered) -> dict[str, Any] | None:
         """The client has taken an event in; the cursor moves with the next `save`.
 
-        Returns what is to be told of it, if it is of a chat.
+        Returns the event that is to be reported, if it is of a chat.
         """
         if event.group != self.readings or self.stays(event.body):
             self.author.saw(event.handle)
@@ -424,10 +425,10 @@ class Member:
 
         They are neither sent nor given out; from now on they are owed to nobody.
         """
-        handles = sorted(self.store.damaged_handles - self._damaged_told)
+        handles = sorted(self.store.damaged_handles - self._damaged_reported)
         for handle in handles:
             host_api.drop_from_outboxes(self.node, handle)
-        self._damaged_told.update(handles)
+        self._damaged_reported.update(handles)
         return handles
 
     def drain_box(self) -> None:

@@ -316,12 +316,12 @@ class Follower:
 
     # --- names ---
 
-    def _told(self) -> dict[str, dict[str, str]]:
+    def _all_names(self) -> dict[str, dict[str, str]]:
         """What is known of devices; what was given by itself wins."""
-        told: dict[str, dict[str, str]] = {}
+        known: dict[str, dict[str, str]] = {}
         for names in self._names.values():
-            told.update(names)
-        return {**told, **self._names_given}
+            known.update(names)
+        return {**known, **self._names_given}
 
     def _read_names(self) -> None:
         """Read files of names that changed, and have the lake know what they say."""
@@ -334,13 +334,13 @@ class Follower:
                 self._names[path] = inputs.read_names(path)
             except TelemetryError as refused:
                 self._problems.say(str(refused))
-        told = self._told()
-        if told != self._names_kept:
+        names = self._all_names()
+        if names != self._names_kept:
             lake = self._refresh()
-            rows = name_keys(told, lake.names, time.time_ns() // 1_000_000)
+            rows = name_keys(names, lake.names, time.time_ns() // 1_000_000)
             if rows:
                 commit(lake, Change([], key_rows(rows)))
-            self._names_kept = told
+            self._names_kept = names
 
 
 def _is_folder(path: Place) -> bool:

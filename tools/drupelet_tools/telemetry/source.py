@@ -253,7 +253,7 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Before the first segment."""
-        return Offset().told()
+        return Offset().fields()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much of a backlog goes into one batch."""
@@ -293,7 +293,7 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files.add(file)
             offset.seen.add(key)
             offset.batch[key] = content
-        return offset.told() if offset.batch else start
+        return offset.fields() if offset.batch else start
 
     def _fresh(self, offset: Offset) -> list[tuple[Key, int, str, str]]:
         """Key, size, content key and file of each segment that was not given."""

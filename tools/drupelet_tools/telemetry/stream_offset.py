@@ -140,7 +140,7 @@ class Offset:
                 batch[device, int(boot), int(number)] = key
         return cls(Seen.of(fields["seen"]), batch)
 
-    def told(self) -> dict[str, dict[str, str]]:
+    def fields(self) -> dict[str, dict[str, str]]:
         """For the checkpoint. Raises TelemetryError: it is too long."""
         units: dict[str, list[str]] = {}
         for (device, boot, number), key in self.batch.items():
