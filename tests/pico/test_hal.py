@@ -22,7 +22,7 @@ LEFT_OUT = {"watchdog", "lamp", "wifi", "card"}
 # ours may answer later: this does the same with more patience.
 LINE = """
 from boards.rp2.port import Port
-port = Port({"flash": "/hal-contract", "name": "hal"})
+port = Port({"flash": "/hal-contract", "name": "hal", "peers": []})
 carrier = port.open_line("uart:1?tx=4&rx=5&baud=115200&frame=251")
 carrier.maintain(port.now_ms())
 port.watch(None, carrier.poll_object)
