@@ -1,12 +1,11 @@
 """Which tests run in which tier, and in which order workers get them."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from tiers import DURATIONS, ON_SPARK, SLOW_S, belongs, group_of, longest_first, recorded
+from tiers import DURATIONS, SLOW_S, belongs, group_of, longest_first, recorded
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,24 +31,13 @@ def test_a_test_runs_in_its_tiers(is_long: bool, is_slow: bool, tiers: list[str]
     [
         ("tests/unit/test_pace.py::test_a[x-y]", "tests/unit/test_pace.py"),
         ("tests/test_docs.py::test_a", "tests/test_docs.py"),
-        ("tests/telemetry/test_job.py::test_a", "spark"),
-        ("tests/telemetry/test_decode.py::test_a", "tests/telemetry/test_decode.py"),
+        ("tests/telemetry/test_job.py::test_a", "telemetry"),
         ("tests/pico/test_walk.py::test_a[uart]", "tests/pico/test_walk.py::test_a[uart]"),
         ("tests/board/hal/test_hal.py::test_a", "tests/board/hal/test_hal.py"),
     ],
 )
 def test_groups_share_what_is_costly(test_id: str, group: str) -> None:
     assert group_of(test_id) == group
-
-
-def test_files_that_share_a_spark_session_are_listed() -> None:
-    """Another worker would start a session of its own."""
-    using = [
-        path.relative_to(ROOT).as_posix()
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if re.search(r"^def .*[(, ]spark[,)]", path.read_text("utf-8"), re.MULTILINE)
-    ]
-    assert using == sorted(ON_SPARK)
 
 
 def test_the_longest_group_starts_first_and_stays_together() -> None:

@@ -24,12 +24,9 @@ for _tier, _count in EXAMPLES.items():
     settings.register_profile(
         _tier, max_examples=_count, deadline=None, print_blob=True, derandomize=_tier != "long"
     )
-# Rooms whose tests go to workers one by one.
+# Rooms whose tests go to workers one by one, and rooms that go whole to one worker.
 ALONE = ("pico", "m3")
-# Files that use one Spark session, which takes ten seconds to come up: they go to one worker.
-ON_SPARK = tuple(
-    f"tests/telemetry/test_{name}.py" for name in ("job", "memory", "query", "serve", "source")
-)
+TOGETHER = ("telemetry",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,13 +63,13 @@ def belongs(test_id: str, is_long: bool, tier: str, slow: Iterable[str]) -> bool
 
 
 def group_of(test_id: str) -> str:
-    """What has to run on one worker: a file, whose fixtures are then made once, and the files that
-    share a Spark session. Of the emulated chips each test is minutes long."""
+    """What has to run on one worker: a file, whose fixtures are then made once, and whatever needs
+    Spark, which takes ten seconds to come up. Of the emulated chips each test is minutes long."""
     path = test_id.partition("::")[0]
     room = path.split("/")[1] if path.count("/") > 1 else ""
     if room in ALONE:
         return test_id
-    return "spark" if path in ON_SPARK else path
+    return room if room in TOGETHER else path
 
 
 def longest_first(groups: list[str], seconds: list[float]) -> list[int]:

