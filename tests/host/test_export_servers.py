@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -29,6 +28,7 @@ from host.conftest import Cable, Home, Peer, wait_for
 from host.guarded_broker import PASSWORD, Guarded
 from host.hostile_bodies import HOSTILE
 from host.influx_server import Influx
+from telemetry.prometheus_server import complaints_of
 
 A, B = 0xA0000001, 0xB0000002
 
@@ -419,16 +419,6 @@ def test_a_guarded_broker_over_tls(tmp_path: Path) -> None:
         guarded.broker.stop(kill=True)
 
 
-def checked(text: str) -> str:
-    """What promtool says of metrics; nothing when all is well."""
-    program = shutil.which("promtool") or "/usr/bin/promtool"
-    done = subprocess.run(
-        [program, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
-
-
 def test_prometheus_reads_the_fleets_health(
     make_home: Callable[..., Home], cable: Cable, tmp_path: Path
 ) -> None:
@@ -444,7 +434,7 @@ def test_prometheus_reads_the_fleets_health(
     page = tmp_path / "drupelet.prom"
     assert run(a.path, "--prometheus", str(page)).returncode == 0
     text = page.read_text()
-    assert checked(text) == ""
+    assert complaints_of(text) == ""
     assert 'drupelet_peer_up{peer="b",id="b0000002"} 1' in text
     assert 'drupelet_peer_delivered_messages{peer="b",id="b0000002"} 2' in text
     assert 'drupelet_peer_owed_messages{peer="b",id="b0000002"} 0' in text
@@ -455,7 +445,7 @@ def test_prometheus_reads_the_fleets_health(
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-            assert checked(answer.read().decode()) == ""
+            assert complaints_of(answer.read().decode()) == ""
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{server.port}/")
         foreign = urllib.request.Request(

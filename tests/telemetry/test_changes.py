@@ -63,8 +63,8 @@ def test_it_finds_what_an_ingest_finds(folder):
         wanted = inputs.find_files(given, root.resolve())
         box = Inbox(given, root.resolve(), 0.0)
         changed = box.look()
-        found = [one.path for one in changed if changes.is_input(one)]
-        assert sorted(found) == sorted(wanted) and box.problems == []
+        offered = [one.path for one in changed if changes.is_input(one)]
+        assert sorted(offered) == sorted(wanted) and box.problems == []
         box.take(changed)
         box.take(box.look())  # one that was given by itself and with its folder
         assert box.look() == []

@@ -281,11 +281,16 @@ def test_what_an_agent_stores_meanwhile_is_taken_in(tmp_path, monkeypatch):
 # --- others at the same lake, and death ---
 
 
+def processes():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["telemetry.kill_child"])
+    return context
+
+
 def test_two_followers_and_an_ingest_at_once(boxes, tmp_path):
     packs = sorted((boxes / "in").glob("*.dbxpack"))
     (tmp_path / "in").mkdir()
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["telemetry.kill_child"])
+    context = processes()
     root, end = tmp_path / "lake", tmp_path / "end"
     inbox = str(tmp_path / "in")
     followers = [
@@ -304,15 +309,14 @@ def test_two_followers_and_an_ingest_at_once(boxes, tmp_path):
     for child in followers:
         child.join(60)
         assert child.exitcode == 0
-    found, wanted = content(root), content(boxes / "lake")
-    assert _without_places(found) == _without_places(wanted)
+    tables, wanted = content(root), content(boxes / "lake")
+    assert _without_places(tables) == _without_places(wanted)
 
 
 def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp_path):
     packs = sorted((boxes / "in").glob("*.dbxpack"))
     (tmp_path / "in").mkdir()
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["telemetry.kill_child"])
+    context = processes()
     root, end = tmp_path / "lake", tmp_path / "end"
     given = ([str(tmp_path / "in")], str(root), str(end))
     rng = random.Random(7)
@@ -402,10 +406,10 @@ def test_what_is_wrong_at_the_beginning_is_one_line(tmp_path):
         ((".", "--follow", "--lake", tmp_path / "old"), "drupelet telemetry migrate"),
     ):
         path = tmp_path if words[0] == "." else tmp_path / words[0]
-        told = run("ingest", path, "--lake", root, *words[1:])
-        assert told.exit_code == 1, words
-        assert remedy in told.stderr and told.stderr.splitlines()[-1].count(remedy) == 1
-        assert "Traceback" not in told.stderr
+        done = run("ingest", path, "--lake", root, *words[1:])
+        assert done.exit_code == 1, words
+        assert remedy in done.stderr and done.stderr.splitlines()[-1].count(remedy) == 1
+        assert "Traceback" not in done.stderr
 
 
 @contextmanager
@@ -669,8 +673,8 @@ def test_the_unit_of_the_page_is_one(tmp_path):
         check=False,
     )
     # Of keys that it does not know it only warns.
-    said = [line for line in done.stderr.splitlines() if str(path) in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    complaints = [line for line in done.stderr.splitlines() if str(path) in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
 
 
 def test_the_program_of_the_page_runs(inbox, tmp_path, monkeypatch, capsys):

@@ -37,7 +37,7 @@ from drupelet_tools.telemetry.schemas import HOUR_SUMS, STATE_COLUMNS
 from telemetry import box_writer as box
 from telemetry import fleet_rows
 from telemetry.command_line import run
-from telemetry.prometheus_server import Prometheus
+from telemetry.prometheus_server import Prometheus, complaints_of
 from telemetry.segment_log import spoil
 
 DAY_MS = 24 * HOUR_MS
@@ -103,16 +103,6 @@ def metrics(text):
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
-def checked(text):
-    """What promtool says of metrics; nothing when all is well."""
-    program = shutil.which("promtool") or "/usr/bin/promtool"
-    done = subprocess.run(
-        [program, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
-
-
 def scraped(url):
     with urllib.request.urlopen(url) as answer:
         return answer.read().decode()
@@ -159,7 +149,7 @@ def prometheus(served, tmp_path_factory):
 def expected(state):
     """Bins by device, from the whole tables."""
     hours = state.read("hours").to_pylist()
-    found = {}
+    sums_by_device = {}
     for device in {row["device"] for row in hours}:
         own = [row for row in hours if row["device"] == device]
         parts = {}
@@ -168,8 +158,8 @@ def expected(state):
                 key = part["carrier"], part["direction"]
                 parts[key] = parts.get(key, 0) + part["value"]
         sums = {name: sum(row[name] for row in own) for name in HOUR_SUMS}
-        found[device] = sums, parts
-    return found
+        sums_by_device[device] = sums, parts
+    return sums_by_device
 
 
 def random_boots(rng):
@@ -198,8 +188,10 @@ def test_bins_brought_up_to_date_are_as_those_of_the_whole_lake(tmp_path, seed):
         anew = NewestBins()
         anew.update(state)
         assert kept.devices() == anew.devices()
-        found = {name: (bins.sums, bins.carrier_bytes) for name, bins in kept.devices().items()}
-        assert found == expected(state)
+        kept_sums = {
+            name: (bins.sums, bins.carrier_bytes) for name, bins in kept.devices().items()
+        }
+        assert kept_sums == expected(state)
         if low // step == 3:
             compact.compact(tmp_path / "lake")
             kept.update(lake.open_lake(tmp_path / "lake"))
@@ -277,7 +269,7 @@ def test_imported_devices_have_figures_too(tmp_path):
     assert set(first.carrier_bytes) == {("mqtt", "sent"), ("mqtt", "received")}
     assert 3000 < first.battery_mv < 4100 and first.state_ms is None
     text = run("serve", tmp_path / "lake", "--once").stdout
-    assert checked(text) == ""
+    assert complaints_of(text) == ""
 
 
 # --- the page ---
@@ -285,7 +277,7 @@ def test_imported_devices_have_figures_too(tmp_path):
 
 def test_promtool_accepts_every_line_and_each_metric_says_what_it_is(fleet):
     text = run("serve", fleet / "lake", "--once", "--battery", "18650").stdout
-    assert checked(text) == ""
+    assert complaints_of(text) == ""
     names = {name.partition("{")[0] for name in metrics(text)}
     assert {f"drupelet_fleet_{name}" for name in (
         "devices", "silent_devices", "lake_version", "newest_data_timestamp_seconds",
@@ -309,20 +301,22 @@ def test_a_hostile_name_is_one_label(fleet, prometheus):
 
 
 def test_levels_are_those_of_the_alerts(fleet):
-    told = json.loads(run("alerts", fleet / "lake", "--json", "--battery", "18650").stdout)
+    alerts = json.loads(run("alerts", fleet / "lake", "--json", "--battery", "18650").stdout)
     values = metrics(run("serve", fleet / "lake", "--once", "--battery", "18650").stdout)
     levels = dict(zip(reversed(SEVERITIES), (1, 2, 3), strict=True))
     problems = {}
-    for row in told["attention"]:
+    for row in alerts["attention"]:
         key = row["device"], row["kind"]
         problems[key] = max(levels[row["severity"]], problems.get(key, 0))
-    found = {}
+    levels = {}
     for name, value in values.items():
         kind = re.search(r'problem="([^"]*)"', name)
         if kind:
             device = re.search(r'device="([^"]*)"', name)
-            found[device[1] if device else "", kind[1]] = value
-    assert found == problems and {"silent", "fleet silent", "undelivered"} <= {k for _, k in found}
+            levels[device[1] if device else "", kind[1]] = value
+    assert levels == problems and {"silent", "fleet silent", "undelivered"} <= {
+        k for _, k in levels
+    }
     for device in (PUMP.hex(), WELL.hex()):
         worst = max(level for (own, _), level in problems.items() if own == device)
         [level] = [v for n, v in values.items() if f'attention_level{{device="{device}"' in n]
@@ -333,18 +327,18 @@ def test_silence_comes_with_time_and_without_reading(fleet, monkeypatch):
     watch = FleetWatch(fleet / "lake", FleetPlan())
     watch.begin(whole=True)
     snapshot = watch.snapshot(None)
-    told = {}
+    silent_devices = {}
     for hours in (0, 6, 72):
         end = datetime.fromtimestamp(WALL_MS / 1000, UTC) + timedelta(days=15)
         now = end + timedelta(hours=hours)
         rows = json.loads(run("alerts", fleet / "lake", "--json", "--now", now.isoformat()).stdout)
-        told[now] = sum(row["kind"] == "silent" for row in rows["attention"])
+        silent_devices[now] = sum(row["kind"] == "silent" for row in rows["attention"])
     monkeypatch.setattr(newest_bins, "read_files", None)
     monkeypatch.setattr(lake, "read_files", None)
-    for now, silent in told.items():
+    for now, silent in silent_devices.items():
         values = metrics(fleet_page.render(snapshot, now.timestamp() * 1000))
         assert values["drupelet_fleet_silent_devices"] == silent
-    assert list(told.values()) == [0, 0, 2]
+    assert list(silent_devices.values()) == [0, 0, 2]
 
 
 def test_devices_beyond_the_bound_have_no_series_but_count(fleet):
@@ -396,7 +390,7 @@ def test_a_scrape_reads_the_lake_only_after_a_commit_and_the_next_one_shows_it(t
 def test_an_empty_lake_is_served(tmp_path):
     lake.create_lake(tmp_path / "lake")
     text = run("serve", tmp_path / "lake", "--once").stdout
-    assert metrics(text)["drupelet_fleet_devices"] == 0 and checked(text) == ""
+    assert metrics(text)["drupelet_fleet_devices"] == 0 and complaints_of(text) == ""
 
 
 def test_history_is_worked_out_again_only_when_it_has_rested(tmp_path, monkeypatch):
@@ -450,7 +444,7 @@ def test_errors_are_one_line(fleet, served, tmp_path):
     log = strange / "table/_delta_log/00000000000000000000.json"
     log.write_text(log.read_text().replace(lake.DESCRIPTION, lake.DESCRIPTION_BEFORE))
     port = served.target.rpartition(":")[2]
-    for words, status, said in (
+    for words, status, line in (
         ((tmp_path / "none",), 1, "no lake here; make one with"),
         ((strange,), 1, "bring it up with: drupelet telemetry migrate"),
         ((fleet / "lake", "--port", port), 1, "choose another port"),
@@ -462,7 +456,7 @@ def test_errors_are_one_line(fleet, served, tmp_path):
         done = subprocess.run([*MAIN, "serve", *map(str, words)], capture_output=True, text=True,
                               timeout=60, check=False)  # fmt: skip
         assert (done.returncode, done.stdout) == (status, ""), (words, done)
-        assert said in done.stderr and "Traceback" not in done.stderr
+        assert line in done.stderr and "Traceback" not in done.stderr
         assert status == 2 or done.stderr.count("\n") == 1
 
 
@@ -470,7 +464,7 @@ def test_the_textfile_is_written_once_or_again_and_again(fleet, tmp_path, monkey
     page = tmp_path / "fleet.prom"
     done = run("serve", fleet / "lake", "--textfile", page, "--once")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
-    assert checked(page.read_text()) == ""
+    assert complaints_of(page.read_text()) == ""
     assert [path.name for path in tmp_path.iterdir()] == ["fleet.prom"]
     turns = []
 
@@ -612,7 +606,7 @@ def test_every_block_of_the_section_runs(fleet, prometheus, tmp_path):
     assert "--once" in once and dashboard[-2:] == [">", "fleet.json"]
     done = subprocess.run([*MAIN, *once[2:]], capture_output=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert checked((tmp_path / "fleet.prom").read_text()) == ""
+    assert complaints_of((tmp_path / "fleet.prom").read_text()) == ""
     assert run(*dashboard[2:-2]).stdout.startswith("{")
     # The port of the page may be taken here; all else is as it stands.
     words = [str(tmp_path / word) if word in ("lake", "fleet.toml") else word for word in server]

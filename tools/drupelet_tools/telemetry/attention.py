@@ -147,10 +147,10 @@ def worst(rows: Iterable[Row]) -> str | None:
 
 def severities(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
     """By device the kinds of its problems, and how severe each is at the worst."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    by_device: dict[str, dict[str, str]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: SEVERITIES.index(row["severity"]), reverse=True):
-        found[row["device"]][row["kind"]] = row["severity"]
-    return dict(found)
+        by_device[row["device"]][row["kind"]] = row["severity"]
+    return dict(by_device)
 
 
 def _row(problem: Problem, device: str, label: str) -> Row:

@@ -119,13 +119,13 @@ class Snapshot:
 
     def fleet_severities(self, devices: Sequence[Device]) -> Severities:
         """Problems of no single device; `devices` as `devices` returned them."""
-        found = {} if self.outlook is None else dict(self.outlook.fleet)
+        problems = {} if self.outlook is None else dict(self.outlook.fleet)
         timed = [device for device in devices if device.last_ms is not None]
         if len(timed) >= FLEET_MIN and all(device.silent for device in timed):
-            found[ALL_SILENT] = ALARM
+            problems[ALL_SILENT] = ALARM
         if self.missing:
-            found[NEVER_HEARD] = WARNING
-        return found
+            problems[NEVER_HEARD] = WARNING
+        return problems
 
 
 class FleetWatch:
@@ -248,8 +248,8 @@ def _outlook(version: int, all_figures: Row) -> Outlook:
     )
 
 
-def _lasting(found: Severities) -> Severities:
-    return {kind: severity for kind, severity in found.items() if kind not in _BY_TIME}
+def _lasting(problems: Severities) -> Severities:
+    return {kind: severity for kind, severity in problems.items() if kind not in _BY_TIME}
 
 
 def _device_outlook(row: Row) -> DeviceOutlook:

@@ -355,16 +355,16 @@ class _Problems:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._said: dict[str, tuple[float, float]] = {}  # when it is due again, the pause
+        self._rests: dict[str, tuple[float, float]] = {}  # until when each rests, the pause
 
     def say(self, text: str) -> None:
         """Say it, unless that was done a moment ago."""
         now_s = time.monotonic()
-        due_s, pause_s = self._said.get(text, (now_s, EVERY_S / 2))
+        due_s, pause_s = self._rests.get(text, (now_s, EVERY_S / 2))
         if now_s < due_s:
             return
-        if len(self._said) >= SAID_MAX:
-            self._said.clear()
+        if len(self._rests) >= SAID_MAX:
+            self._rests.clear()
         pause_s = min(2 * pause_s, SAID_AGAIN_MAX_S)
-        self._said[text] = now_s + pause_s, pause_s
+        self._rests[text] = now_s + pause_s, pause_s
         self._say(text)

@@ -182,10 +182,11 @@ def ingest(
     state = create_lake(root)
     with run_folder(root) as run:
         folders, files = inputs.export_and_find(given, root / PLANS / run, root)
-        told = {**inputs.find_names(folders), **inputs.clean_names(names)}
+        all_names = {**inputs.find_names(folders), **inputs.clean_names(names)}
         progress = Progress(root, files, watch) if watch else None
         whole = Taken()
-        for taken in take_in(state, files, told, Task(str(root), run, events), spark, progress):
+        task = Task(str(root), run, events)
+        for taken in take_in(state, files, all_names, task, spark, progress):
             whole.add(taken)
     merge_tiers(state, whole.file_rows)
     return whole.counts()

@@ -265,11 +265,11 @@ def _log_ends(segments: pa.Table) -> dict[str, dict[int, int]]:
     rows = segments.select(["device", "boot"]).append_column("end", ends)
     rows = rows.filter(pc.less_equal(rows["end"], codes.WALL_MS_MAX))
     rows = rows.group_by(["device", "boot"]).aggregate([("end", "max")])
-    found: dict[str, dict[int, int]] = defaultdict(dict)
+    ends_ms: dict[str, dict[int, int]] = defaultdict(dict)
     columns = (rows[name].to_pylist() for name in ("device", "boot", "end_max"))
     for device, boot, end in zip(*columns, strict=True):
-        found[device][boot] = end
-    return found
+        ends_ms[device][boot] = end
+    return ends_ms
 
 
 @dataclass(slots=True)
