@@ -53,6 +53,31 @@ def test_a_lake_that_lost_its_log_keeps_its_packs(tmp_path):
     assert ingest(root / "packs", tmp_path / "again")["new"] == told["new"]
 
 
+def test_a_lake_that_another_ingest_makes_meanwhile_is_no_strange_folder(tmp_path, monkeypatch):
+    root = tmp_path / "lake"
+    look = lake._strange_folder
+
+    def look_late(looked):
+        monkeypatch.setattr(lake, "_strange_folder", look)
+        ingest(boxes(tmp_path / "other", only=("B",)), root)
+        return look(looked)
+
+    monkeypatch.setattr(lake, "_strange_folder", look_late)
+    ingest(boxes(tmp_path / "in"), root)
+    assert lake.open_lake(root).read_devices().num_rows == 2
+
+
+def test_a_first_commit_that_is_not_finished_leaves_no_lake_yet_and_nothing_strange(tmp_path):
+    root = tmp_path / "lake"
+    log = root / "table/_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json#1").write_text("{")
+    with pytest.raises(TelemetryError, match="no lake here"):
+        lake.open_lake(root)
+    ingest(boxes(tmp_path / "in"), root)
+    assert lake.open_lake(root).read_devices().num_rows == 1
+
+
 def test_a_pack_that_lies_in_the_lake_itself_is_not_packed_again(tmp_path):
     first, root = tmp_path / "first", tmp_path / "lake"
     told = ingest(boxes(tmp_path / "in"), first)

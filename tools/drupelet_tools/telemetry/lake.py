@@ -433,7 +433,7 @@ def open_lake(root: Place) -> Lake:
         TelemetryError: no lake there, one of another version, or one that cannot be read.
     """
     root = place(root)
-    if not (root / TABLE / LOG).is_dir():
+    if not _has_log(root):
         if (root / OLD_MANIFEST).is_file():
             raise LastingError(
                 f"{root}: a lake of schema version 3 or older, and this is {SCHEMA_VERSION};"
@@ -495,10 +495,11 @@ def create_lake(root: Place) -> Lake:
     Raises:
         TelemetryError: the folder cannot be made or written, or is not a lake's.
     """
-    if (root / TABLE / LOG).is_dir() or (root / OLD_MANIFEST).is_file():
+    if _has_log(root) or (root / OLD_MANIFEST).is_file():
         return open_lake(root)
     strange = _strange_folder(root)
-    if strange:
+    # A lake that somebody else makes right now has its log before any other file.
+    if strange and not _has_log(root):
         raise LastingError(
             f"{root / strange}: holds files, and {root / TABLE} has no {LOG}: not a lake, or one"
             " that lost it; name a new folder as --lake, and the segments and packs as input"
@@ -543,7 +544,13 @@ def _strange_folder(root: Place) -> str:
     return next((folder for folder in (TABLE, PACKS, PLANS) if _has_files(root / folder)), "")
 
 
+def _has_log(root: Place) -> bool:
+    log = root / TABLE / LOG
+    return log.is_dir() if isinstance(log, Remote) else _has_files(log)
+
+
 def _has_files(folder: Place) -> bool:
     if isinstance(folder, Remote):
         return bool(folder.below())
-    return any(names for _, _, names in os.walk(folder))
+    # delta-rs has a `#` in the names of files that it has not finished.
+    return any("#" not in name for _, _, names in os.walk(folder) for name in names)
