@@ -6,6 +6,7 @@ import pytest
 
 from drupelet_tools.telemetry import commit, comparison, lake, report
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
+from drupelet_tools.telemetry.period import LakeHours
 from drupelet_tools.telemetry.report_figures import build
 from telemetry import fleet_rows
 from telemetry.command_line import run
@@ -48,13 +49,17 @@ def fortnight(folder, dearer=1.5):
     return root
 
 
+def compared(state, now_ms, days):
+    return comparison.compare(state, LakeHours(state), FleetPlan(), now_ms, days)
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     return fortnight(tmp_path_factory.mktemp("fortnight"))
 
 
 def test_a_week_is_set_against_the_week_before(root):
-    found = comparison.compare(lake.open_lake(root), FleetPlan(), END_MS, DAYS)
+    found = compared(lake.open_lake(root), END_MS, DAYS)
     assert found["boots"] == [8 * DAYS, 8 * DAYS] and found["long_boots"] == 0
     fleet = {row["what"]: (row["now"], row["before"]) for row in found["fleet"]}
     assert fleet["Devices heard"] == (8, 8)
@@ -82,15 +87,15 @@ def test_the_page_says_whether_it_costs_more(root, tmp_path):
 def test_another_period_is_the_one_that_was_asked_for(root):
     """Up to the end of the first week nothing had risen, and the week before has no boot."""
     state, middle = lake.open_lake(root), END_MS - DAYS * DAY_MS
-    found = comparison.compare(state, FleetPlan(), middle, DAYS)
+    found = compared(state, middle, DAYS)
     assert found["boots"] == [8 * DAYS, 0] and found["paired"] == []
-    halves = comparison.compare(state, FleetPlan(), middle, DAYS / 2)
+    halves = compared(state, middle, DAYS / 2)
     assert halves["boots"][0] in (24, 32) and sum(halves["boots"]) == 56
     assert {round(row["share"], 9) for row in halves["paired"]} == {0.0}
 
 
 def test_boots_that_are_longer_than_the_period_are_told(root):
-    found = comparison.compare(lake.open_lake(root), FleetPlan(), END_MS, 0.9)
+    found = compared(lake.open_lake(root), END_MS, 0.9)
     assert found["long_boots"] == sum(found["boots"]) > 0
 
 

@@ -10,7 +10,7 @@ divided by who has delivered whom.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -62,25 +62,40 @@ class Messages:
     def of(self, device: int) -> Messages:
         """The rows of one device; none for a place below 0."""
         first, last = np.searchsorted(self.device, [device, device + 1])
-        part = slice(int(first), int(last)) if device >= 0 else slice(0)
+        return self.chosen(slice(int(first), int(last)) if device >= 0 else slice(0))
+
+    def chosen(self, rows: slice | NDArray[np.bool_]) -> Messages:
+        """Some of the rows."""
         return Messages(
             devices=self.devices,
             messages=self.messages,
-            device=self.device[part],
-            message=self.message[part],
-            event=self.event[part],
-            peer=self.peer[part],
-            count=self.count[part],
-            sends_max=self.sends_max[part],
-            first_sends=self.first_sends[part],
-            group_tag=self.group_tag[part],
-            wall_ms=self.wall_ms[part],
-            uncertainty_ms=self.uncertainty_ms[part],
+            device=self.device[rows],
+            message=self.message[rows],
+            event=self.event[rows],
+            peer=self.peer[rows],
+            count=self.count[rows],
+            sends_max=self.sends_max[rows],
+            first_sends=self.first_sends[rows],
+            group_tag=self.group_tag[rows],
+            wall_ms=self.wall_ms[rows],
+            uncertainty_ms=self.uncertainty_ms[rows],
         )
 
     def having(self, event: str) -> NDArray[np.bool_]:
         """The rows of one event."""
         return np.asarray(self.event == EVENTS.index(event))
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Later than `low_ms`, up to `high_ms`; ms since 1970."""
+
+    low_ms: float
+    high_ms: float
+
+    def has(self, wall_ms: Floats) -> NDArray[np.bool_]:
+        """Which of these times lie in it; none that is not a number."""
+        return np.asarray((self.low_ms < wall_ms) & (wall_ms <= self.high_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,23 @@ def find(told: Messages) -> Groups:
         of_message[told.message[rows]] = group[at]
     members = [np.unique(nodes[group == at] % count) for at in range(len(tags))]
     return Groups(author, of_message, members, tags)
+
+
+def within(told: Messages, groups: Groups, period: Period) -> tuple[Messages, Groups]:
+    """What counts in a period: the messages that were created in it, with all that happened to
+    them, and of a message whose creation no log dates what happened in the period.
+
+    Who is in which group does not change.
+    """
+    born_ms = np.full(told.messages, np.nan)
+    created = np.flatnonzero(told.having("created") & ~np.isnan(told.wall_ms))
+    born_ms[told.message[created][::-1]] = told.wall_ms[created][::-1]
+    is_undated = np.isnan(born_ms)[told.message]
+    rows = period.has(np.where(is_undated, told.wall_ms, born_ms[told.message]))
+    counted = np.zeros(told.messages, dtype=np.bool_)
+    counted[told.message[rows]] = True
+    author = np.where(counted, groups.author, -1)
+    return told.chosen(rows), replace(groups, author=author)
 
 
 def _pieces(count: int, one: Ints, other: Ints) -> Ints:

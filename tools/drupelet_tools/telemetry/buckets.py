@@ -28,6 +28,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.lake import open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
+from drupelet_tools.telemetry.period import LakeHours
 from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
     Results,
@@ -171,16 +172,20 @@ def work(task: Task, render: Render | None) -> list[Bucket]:
     lake = open_lake(task.lake)
     rows = [row for _, devices in task.buckets for row in devices]
     view = DevicesView.of(lake, pa.Table.from_pylist(rows, schema=DEVICES))
+    hours = LakeHours(lake, view.ids)
     return [
-        _bucket(task, view.part([row["device"] for row in devices]), number, render)
+        _bucket(task, view.part([row["device"] for row in devices]), hours, number, render)
         for number, devices in task.buckets
     ]
 
 
-def _bucket(task: Task, view: DevicesView, number: int, render: Render | None) -> Bucket:
+def _bucket(
+    task: Task, view: DevicesView, hours: LakeHours, number: int, render: Render | None
+) -> Bucket:
     all_figures = of_part(
-        view.as_lake, task.results, task.plan, now_ms=task.now_ms, days=task.days, seed=task.seed
-    )
+        view.as_lake, hours, task.results, task.plan, now_ms=task.now_ms, days=task.days,
+        seed=task.seed,
+    )  # fmt: skip
     all_figures["fleet"]["groups"] = []  # those of a part say nothing about a group
     page = f"{task.link}/{page_name(number)}" if task.folder else ""
     bucket = Bucket(

@@ -1,6 +1,6 @@
 """The last days against as many days before: what a message cost, and whether it costs more now.
 
-The lake's tables count by boot, so a boot counts whole, in the period in which its middle lies.
+What counts in a period: `period` says it of hours, `analyses_groups.within` of messages.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.analyses_groups import Period
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.analyses_stats import median_interval
 from drupelet_tools.telemetry.analyses_watch import MS_PER_DAY
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.lake import Lake
-from drupelet_tools.telemetry.lake_view import Boot, BootsView
+from drupelet_tools.telemetry.period import Boot, HourSums, LakeHours, PeriodView, boot_spans
 
 Row = dict[str, Any]
 
@@ -27,26 +28,49 @@ PAIRED = (
 )
 
 
-def compare(lake: Lake, plan: FleetPlan, now_ms: float, days: float, *, seed: int = 0) -> Row:
+def compare(
+    lake: Lake, hours: LakeHours, plan: FleetPlan, now_ms: float, days: float, *, seed: int = 0
+) -> Row:
     """Figures of the days up to `now_ms` and of as many days before.
 
-    Returns `days`, `boots` (whole boots in the two periods), `long_boots` (of them, those longer
-    than a period), and three lists: `fleet` (what, unit, now, before), `paired` (what, unit,
-    devices, share, low, high: the median of the devices' own changes, with its 95 % interval) and
-    `devices` (those whose charge per day rose most: device, label, now, before, share).
+    Args:
+        lake: a lake, or a view of some devices of one.
+        hours: those of the lake, or of more devices of it than `lake` has.
+        plan: batteries and schedules.
+        now_ms: the end of the last days.
+        days: of each of the two periods.
+        seed: of the Monte-Carlo intervals.
+
+    Returns `days`, `hours` (of the devices' logs in the two periods), `boots` (of imported
+    devices, which have no hours: whole boots in the two periods), `long_boots` (of these boots,
+    those longer than a period), and three lists: `fleet` (what, unit, now, before), `paired`
+    (what, unit, devices, share, low, high: the median of the devices' own changes, with its 95 %
+    interval) and `devices` (those whose charge per day rose most: device, label, now, before,
+    share).
     """
     length = days * MS_PER_DAY
-    spans = boot_spans(lake)
-    now = _within(spans, now_ms - length, now_ms)
-    before = _within(spans, now_ms - 2 * length, now_ms - length)
-    chosen = [spans[boot] for boot in (*now, *before)]
-    later, earlier = (_figures(lake, boots, plan, now_ms, seed) for boots in (now, before))
+    periods = (
+        Period(now_ms - length, now_ms),
+        Period(now_ms - 2 * length, now_ms - length),
+    )
+    ids = lake.read_devices()["device"]
+    imported = sorted(hours.imported() & set(ids.to_pylist()))
+    spans = boot_spans(lake, imported) if imported else {}
+    boots = [_within(spans, period) for period in periods]
+    sums = [each.of(ids) for each in hours.sums(*periods)]
+    later, earlier = (
+        _figures(PeriodView(lake, own_sums, own_boots), period, plan, now_ms, seed)
+        for period, own_sums, own_boots in zip(periods, sums, boots, strict=True)
+    )
     pairs = _pairs(later, earlier)
     return {
         "days": days,
         "now_ms": now_ms,
-        "boots": [len(now), len(before)],
-        "long_boots": sum(end - start > length for start, end in chosen),
+        "hours": [_hours(each) for each in sums],
+        "boots": [len(own) for own in boots],
+        "long_boots": sum(
+            spans[boot][1] - spans[boot][0] > length for own in boots for boot in own
+        ),
         "fleet": [
             {"what": what, "unit": unit, "now": pick(later), "before": pick(earlier)}
             for what, unit, pick in FLEET
@@ -58,27 +82,22 @@ def compare(lake: Lake, plan: FleetPlan, now_ms: float, days: float, *, seed: in
     }
 
 
-def boot_spans(lake: Lake) -> dict[Boot, tuple[float, float]]:
-    """Start and end of each boot by wall clock, where that is known."""
-    spans: dict[Boot, tuple[float, float]] = {}
-    columns = ("device", "boot", "wall_offset_ms", "first_ms", "last_ms")
-    rows = lake.read("segments").select(columns).to_pydict()
-    for device, boot, offset, first, last in zip(*rows.values(), strict=True):
-        if None not in (offset, first, last):
-            start, end = spans.get((device, boot), (math.inf, -math.inf))
-            spans[device, boot] = min(start, offset + first), max(end, offset + last)
-    return spans
+def _within(spans: dict[Boot, tuple[float, float]], period: Period) -> list[Boot]:
+    return [
+        boot
+        for boot, (start, end) in spans.items()
+        if period.low_ms < (start + end) / 2 <= period.high_ms
+    ]
 
 
-def _within(spans: dict[Boot, tuple[float, float]], low: float, high: float) -> list[Boot]:
-    return [boot for boot, (start, end) in spans.items() if low < (start + end) / 2 <= high]
+def _hours(sums: HourSums) -> int:
+    return sum(sums.sums["hours"].to_pylist())
 
 
 def _figures(
-    lake: Lake, boots: Sequence[Boot], plan: FleetPlan, now_ms: float, seed: int
+    view: PeriodView, period: Period, plan: FleetPlan, now_ms: float, seed: int
 ) -> Figures:
-    view = BootsView(lake, boots)
-    all_figures = figures(view.as_lake, None, plan, now_ms=now_ms, seed=seed)
+    all_figures = figures(view.as_lake, None, plan, now_ms=now_ms, period=period, seed=seed)
     for row in all_figures["devices"]:
         mah = row["mah_modelled"]
         paid = mah is not None and row["delivered"] > 0

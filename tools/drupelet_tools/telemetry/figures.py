@@ -69,6 +69,7 @@ def figures(
     plan: FleetPlan | None = None,
     *,
     now_ms: float | None = None,
+    period: analyses_groups.Period | None = None,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
@@ -82,10 +83,11 @@ def figures(
         plan: batteries and schedules; without it no life is modelled.
         now_ms: when it is now, to tell who is silent; without it, the newest time in the lake
             of a clock that is not ahead.
+        period: which messages count; without it, all.
         seed: of the Monte-Carlo intervals.
         advance: called with the number of devices done since the last call.
     """
-    fleet = _read(lake, plan or FleetPlan(), now_ms, seed)
+    fleet = _read(lake, plan or FleetPlan(), now_ms, period, seed)
     devices = []
     for device in lake.read_devices().to_pylist():
         given = dict((results or {}).get(device["name"]) or {})
@@ -109,7 +111,13 @@ def figures(
     }
 
 
-def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Fleet:
+def _read(
+    lake: Lake,
+    plan: FleetPlan,
+    now_ms: float | None,
+    period: analyses_groups.Period | None,
+    seed: int,
+) -> _Fleet:
     tables = {table: by_device(rows_of(lake, table)) for table in USED}
     told = messages(lake)
     ends = log_ends_ms(told.devices, tables["segments"])
@@ -123,6 +131,8 @@ def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Flee
     ahead_ms = ahead_ms if past else math.inf
     places = {device: at for at, device in enumerate(told.devices)}
     groups = analyses_groups.find(told)
+    if period is not None:
+        told, groups = analyses_groups.within(told, groups, period)
     waits = analyses_latency.waits(told, ends, groups)
     return _Fleet(tables, told, groups, places, waits, plan, now_ms, ahead_ms, seed)
 

@@ -14,6 +14,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
 from drupelet_tools.telemetry.lake import Lake, open_lake
+from drupelet_tools.telemetry.period import LakeHours
 from drupelet_tools.telemetry.place import Place
 
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
@@ -38,8 +39,9 @@ def build(
     state = open_lake(lake)
     plan = plan or assumed_plan()
     all_figures = of_part(
-        state, results, plan, now_ms=now_ms, days=days, seed=seed, advance=advance
-    )
+        state, LakeHours(state), results, plan, now_ms=now_ms, days=days, seed=seed,
+        advance=advance,
+    )  # fmt: skip
     devices = all_figures["devices"]
     if not devices:
         raise empty(lake)
@@ -52,6 +54,7 @@ def build(
 
 def of_part(
     state: Lake,
+    hours: LakeHours,
     results: Results | None,
     plan: FleetPlan,
     *,
@@ -60,7 +63,10 @@ def of_part(
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
-    """The figures of a lake or of a view of one; nothing in them is of no device."""
+    """The figures of a lake or of a view of one; nothing in them is of no device.
+
+    `hours` are those of the lake, or of more devices of it than the view has.
+    """
     all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
     devices = all_figures["devices"]
     devices.sort(key=lambda row: (natural(row["name"]), row["device"]))
@@ -73,7 +79,7 @@ def of_part(
     all_figures["attention"] = attention.merged([rows])
     now_ms, all_figures["comparison"] = all_figures["now_ms"], None
     if days is not None and now_ms is not None:
-        all_figures["comparison"] = compare(state, plan, now_ms, days, seed=seed)
+        all_figures["comparison"] = compare(state, hours, plan, now_ms, days, seed=seed)
     return all_figures
 
 

@@ -348,7 +348,8 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
     heads = ["Figure", f"Last {days} days", f"{days} days before", "Change"]
     return {
         "days": days,
-        "boots": [number(count) for count in found["boots"]],
+        "hours": [number(count) for count in found["hours"]],
+        "boots": [number(count) for count in found["boots"]] if any(found["boots"]) else None,
         "long_boots": found["long_boots"],
         "fleet": table(f"The last {days} days against the {days} days before", heads, fleet),
         "paired": table(
