@@ -6,7 +6,7 @@ import pytest
 
 from drupelet_tools.telemetry import commit, comparison, lake, report
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
-from drupelet_tools.telemetry.period import LakeHours
+from drupelet_tools.telemetry.period import read_hours
 from drupelet_tools.telemetry.report_figures import build
 from telemetry import fleet_rows
 from telemetry.command_line import run
@@ -50,7 +50,8 @@ def fortnight(folder, dearer=1.5):
 
 
 def compared(state, now_ms, days):
-    return comparison.compare(state, LakeHours(state), FleetPlan(), now_ms, days)
+    hours = read_hours(state, comparison.periods_of(now_ms, days))
+    return comparison.compare(state, hours, FleetPlan(), now_ms, days)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from drupelet_tools.telemetry import codes, comparison, job, lake, report
+from drupelet_tools.telemetry import codes, comparison, job, lake, report, slices
 from drupelet_tools.telemetry.analyses_groups import Period
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.hour_bins import HOUR_MS
 from drupelet_tools.telemetry.lake_view import DevicesView
-from drupelet_tools.telemetry.period import LakeHours, PeriodView
+from drupelet_tools.telemetry.period import PeriodView, read_hours
 from drupelet_tools.telemetry.report_figures import build
 from telemetry import box_writer as box
 from telemetry.segment_log import spoil
@@ -63,7 +63,16 @@ def lake_with(folder, logs):
 
 
 def compared(state, now_ms, days=7.0):
-    return comparison.compare(state, LakeHours(state), FleetPlan(), now_ms, days)
+    hours = read_hours(state, comparison.periods_of(now_ms, days))
+    return comparison.compare(state, hours, FleetPlan(), now_ms, days)
+
+
+def views_of(state, periods):
+    hours = read_hours(state, tuple(periods))
+    return [
+        PeriodView(state, sums, traffic, ())
+        for sums, traffic in zip(hours.sums, hours.traffic, strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +143,10 @@ def test_a_message_counts_where_it_was_created_even_if_it_came_later(tmp_path):
 
 def test_a_boot_that_goes_on_has_no_second_reset(fortnight):
     state = lake.open_lake(fortnight.root)
-    hours = LakeHours(state)
     end_ms = START_MS + 14 * DAY_MS
     periods = Period(end_ms - 7 * DAY_MS, end_ms), Period(START_MS, end_ms)
     second, whole = (
-        PeriodView(state, sums, ()).read("health")["reset_cause"].to_pylist()
-        for sums in hours.sums(*periods)
+        view.read("health")["reset_cause"].to_pylist() for view in views_of(state, periods)
     )
     assert (second, whole) == ([None, None], [1, 1])
 
@@ -163,7 +170,7 @@ def test_periods_that_meet_add_up_to_the_whole(tmp_path, seed):
     end_ms = START_MS + 20 * DAY_MS
     edges = [0, *sorted(rng.randrange(START_MS, end_ms) for _ in range(9)), end_ms]
     periods = [Period(low, high) for low, high in pairwise(edges)]
-    views = [PeriodView(state, sums, ()) for sums in LakeHours(state).sums(*periods)]
+    views = views_of(state, periods)
     hours = state.read("hours")
     timed = pa.table(
         {"boot_key": [f"{row['device']}/{row['boot']}" for row in hours.to_pylist()],
@@ -203,10 +210,14 @@ def test_periods_that_meet_add_up_to_the_whole(tmp_path, seed):
 
 def test_a_part_of_a_fleet_has_the_figures_of_a_lake_of_its_own(fortnight, tmp_path):
     alone = lake_with(tmp_path, [log_of(PUMP, 1, 2 * WEEK_H, lambda _: 20_000)])
-    view = DevicesView.of(fortnight, fortnight.read_devices()).part([PUMP.hex()])
     now_ms = START_MS + 14 * DAY_MS
-    hours = LakeHours(fortnight, view.ids)
-    part = comparison.compare(view.as_lake, hours, FleetPlan(), now_ms, 7)
+    folder = tmp_path / "slices"
+    folder.mkdir()
+    slice_of = {WELL.hex(): 0, PUMP.hex(): 1}
+    parts = slices.write(folder, fortnight, slice_of, comparison.periods_of(now_ms, 7))
+    devices = fortnight.read_devices()
+    view = DevicesView.of(parts, 1, devices.filter(pc.equal(devices["device"], PUMP.hex())))
+    part = comparison.compare(view.as_lake, parts.hours(1), FleetPlan(), now_ms, 7)
     # Who else is in its group, and so what it lacks, it knows in both; alone it has no author.
     beside = {"Latency p50", "Latency p90", "Undelivered"}
     by_name = [

@@ -3,13 +3,14 @@
 import io
 import json
 
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_tools.telemetry import job, lake, query_output, sql
+from drupelet_tools.telemetry import commit, job, lake, query_output, sql
 from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
-from telemetry import fleet
+from telemetry import fleet, fleet_rows
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,35 @@ def test_the_command_says_that_there_are_more_rows(monkeypatch, words):
     assert "[/x]" in told.stdout
     if words:
         assert json.loads(told.stdout) == {"a": 1, "a_2": "[/x]"}
+
+
+def test_a_query_of_one_device_reads_no_other(spark, tmp_path):
+    """By name or by id; rows of imports and of devices without a name, too."""
+    fleet.write(tmp_path, only=["A", "B"])
+    names = fleet.names()
+    job.ingest([tmp_path], tmp_path / "lake", names, None)
+    state = lake.open_lake(tmp_path / "lake")
+    commit.append(state.root, {"health": [fleet_rows.health("0badcafe")]}, "one more")
+    state = lake.open_lake(state.root)
+    ids = dict(zip(*state.read_devices().select(["name", "device"]).to_pydict().values(),
+                   strict=True))  # fmt: skip
+    for word, device in (("A", ids["A"]), (ids["B"], ids["B"]), ("0badcafe", "0badcafe")):
+        own = state.ids_of([word])
+        assert own == {device}
+        for table in ("devices", "segments", "health", "days", "messages", sql.PIECES):
+            whole = sql.select(spark, state, f"SELECT count(*) FROM {table}"
+                               f" WHERE device = '{device}'").rows  # fmt: skip
+            part = sql.select(spark, state, f"SELECT count(*) FROM {table}", own).rows
+            assert part == whole, (word, table)
+            if table not in ("devices", sql.PIECES):
+                rows = state.read(table).filter(pc.field("device") == device)
+                assert state.read(table, devices=own).equals(rows)
+    with pytest.raises(TelemetryError, match="no device 'nobody'; name one by name or id"):
+        state.ids_of(["A", "nobody"])
+
+
+def test_the_command_takes_a_device(state):
+    words = ["query", "SELECT 1", "--lake", str(state.root), "--device", "nobody"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and "no device 'nobody'" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -201,6 +201,21 @@ LAKE = (
     Column("log_files", "files of the Delta log, checkpoints among them"),
 )  # fmt: skip
 
+FLEET = (
+    Column("work", "ingest: of all logs at once, without Spark; compact: afterwards; report: the"
+           " index with a page for each hundred devices; query: Spark SQL over the days of one"
+           " device, Spark's start included", text=True),
+    Column("devices", "devices; each has a segment of one block a day"),
+    Column("device_days", "devices times days"),
+    Column("cpu_s", "CPU seconds of the process and all that it started"),
+    Column("wall_s", "seconds"),
+    Column("peak_mb", "highest memory of the process and all that it started; shared pages count"
+           " for each", "MB"),
+    Column("ms_per_device_day", "cpu_s / device_days, in ms"),
+    Column("in_mb", "size of the logs", "MB"),
+    Column("lake_mb", "size of the lake afterwards", "MB"),
+)  # fmt: skip
+
 AGENT = (
     Column("work", "stick-write: all are posted to an agent, then it visits a stick; stick-read:"
            " the other one's visit; mqtt-live: posted to one agent while both are up;"

@@ -1,11 +1,12 @@
-"""`drupelet bench`: ram, board, wire, cpu, agent, ingest, lake; tables or JSON.
+"""`drupelet bench`: ram, board, wire, cpu, agent, ingest, lake, fleet; tables or JSON.
 
 What the measurements need is imported when one runs: the agent alone has no compiler for boards.
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -18,6 +19,7 @@ from drupelet_tools.bench.columns import (
     ANEW,
     BOARD,
     CPU,
+    FLEET,
     HOST_ROOMS,
     INGEST,
     LAKE,
@@ -38,6 +40,16 @@ app.command("pico-cuts")(pico_cuts)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Choice = TypeVar("_Choice")
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """A benchmark that cannot be made ends with one line."""
+    try:
+        yield
+    except BenchError as error:
+        typer.echo(f"drupelet bench: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _pick(
@@ -347,13 +359,37 @@ def lake(
     from drupelet_tools.bench import lake as lake_bench
     from drupelet_tools.bench.table import show
 
-    try:
+    with _one_line():
         rows = list(lake_bench.measure(lake_bench.Plan(days, devices, seed), _progress))
-    except BenchError as error:
-        typer.echo(f"drupelet bench: {error}", err=True)
-        raise typer.Exit(1) from None
     statements = lake_bench.claims(rows)
     show(lake_bench.tables(rows, statements), rows, as_json, {"claims": statements})
+
+
+@app.command(help=explain("A large fleet from its logs to the pages, ever larger.", FLEET))
+def fleet(
+    devices: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--devices",
+            min=1,
+            max=1_000_000,
+            help="1000 and 100000 without; may be repeated, the smallest first.",
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=366, help="Days of each device.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the logs.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    extras.require("bench")
+    from drupelet_tools.bench import fleet as fleet_bench
+    from drupelet_tools.bench.table import show
+
+    plan = fleet_bench.Plan(tuple(devices or fleet_bench.DEVICES), days, seed)
+    with _one_line():
+        rows = list(fleet_bench.measure(plan, _progress))
+    statements = fleet_bench.claims(rows)
+    show(fleet_bench.tables(rows, statements), rows, as_json, {"claims": statements})
 
 
 @app.command()

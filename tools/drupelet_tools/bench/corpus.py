@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from drupelet_tools.telemetry import codes
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+_Index = TypeVar("_Index", int, Ints)
 
 GROUP = 4  # devices that hear each other
 CYCLE_MS = 1_200_000
@@ -211,12 +213,12 @@ def _name_messages(index: int, numbers: Ints, b: Ints, c: Ints) -> None:
         c[:, theirs] = message_id(other, numbers - 1)[:, None]
 
 
-def group_tag(index: int) -> int:
+def group_tag(index: _Index) -> _Index:
     """First two bytes of the id of a device's group, as a number; never 0."""
     return index // GROUP * 40_503 % 0xFFFF + 1
 
 
-def message_id(index: int, numbers: Ints) -> Ints:
+def message_id(index: int | Ints, numbers: Ints) -> Ints:
     """First four bytes of the id of a device's readings, as a number."""
     mixed = (index * 2_654_435_761 + numbers * 2_246_822_519) & 0xFFFFFFFF
     return (mixed ^ mixed >> 15) * 2_654_435_761 & 0xFFFFFFFF

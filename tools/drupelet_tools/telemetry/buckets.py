@@ -1,8 +1,8 @@
 """Figures of a large fleet, a bucket of devices at a time, in a process per core.
 
-A process reads a slice of devices and makes the figures of its buckets one after the other, so its
-memory depends on the slice, not on the fleet. What the fleet as a whole shows is put together from
-a short row per device.
+The lake is sorted out by slices of devices once (`slices`). A process takes a slice and makes the
+figures of its buckets one after the other, so its memory depends on the slice, not on the fleet.
+What the fleet as a whole shows is put together from a short row per device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -24,11 +25,12 @@ import pyarrow.compute as pc
 from drupelet_tools.telemetry import attention, codes
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.analyses_watch import MS_PER_DAY
+from drupelet_tools.telemetry.comparison import periods_of
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures
-from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.lake import Lake, fill_wall, open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
-from drupelet_tools.telemetry.period import LakeHours
+from drupelet_tools.telemetry.period import PeriodHours
 from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
     Results,
@@ -38,7 +40,9 @@ from drupelet_tools.telemetry.report_figures import (
     never_heard,
     of_part,
 )
-from drupelet_tools.telemetry.schemas import DEVICES
+from drupelet_tools.telemetry.schemas import DEVICES, TABLES
+from drupelet_tools.telemetry.scratch import sweep
+from drupelet_tools.telemetry.slices import Slices, write
 
 Row = dict[str, Any]
 
@@ -46,6 +50,7 @@ ONE_PAGE_DEVICES = 120  # a larger fleet has pages and an index
 BUCKET_DEVICES = 100  # on each of these pages
 SLICE_DEVICES = 1_000  # that a process holds at a time
 WORKERS_MAX = 8
+FOLDER_PREFIX = "drupelet-report-"
 # What the index and the alerts take from a device's figures.
 KEPT = (
     "device", "name", "label", "firmware", "board", "carriers", "delivered", "created", "expected",
@@ -76,6 +81,7 @@ class Task:
     seed: int = 0
     folder: Path | None = None
     link: str = ""  # of the folder, as the index names it
+    number: int = 0  # of the slice
     buckets: list[tuple[int, list[Row]]] = field(default_factory=list)  # number, devices
 
 
@@ -120,14 +126,18 @@ def run(task: Task, render: Render | None, advance: Callable[[int], None] | None
     if not listed:
         raise empty(task.lake)
     listed.sort(key=lambda row: (natural(row["name"]), row["device"]))
-    ids = [row["device"] for row in listed]
-    now_ms = task.now_ms if task.now_ms is not None else _newest_ms(task.lake, ids)
-    tasks = [_slice(task, now_ms, listed, first) for first in range(0, len(ids), SLICE_DEVICES)]
+    now_ms = task.now_ms if task.now_ms is not None else _newest_ms(lake)
+    compared = () if task.days is None or now_ms is None else periods_of(now_ms, task.days)
+    slice_of = {row["device"]: at // SLICE_DEVICES for at, row in enumerate(listed)}
+    tasks = [_slice(task, now_ms, listed, first) for first in range(0, len(listed), SLICE_DEVICES)]
     buckets: list[Bucket] = []
-    for done in _each(tasks, render):
-        buckets += done
-        if advance is not None:
-            advance(sum(len(bucket.devices) for bucket in done))
+    sweep(FOLDER_PREFIX)
+    with TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
+        slices = write(Path(folder), lake, slice_of, compared)
+        for done in _each(tasks, slices, render):
+            buckets += done
+            if advance is not None:
+                advance(sum(len(bucket.devices) for bucket in done))
     known = {word for row in listed for word in (row["device"], row["name"])}
     nobodys = lake.read("quarantine", where=pc.field("device").isin(["", None])).to_pylist()
     return _whole(buckets, now_ms, task, never_heard(task.plan, known), nobodys)
@@ -141,20 +151,20 @@ def _slice(task: Task, now_ms: float | None, listed: Sequence[Row], first: int) 
     ]
     return Task(
         task.lake, task.results, task.plan, now_ms, task.days, task.seed, task.folder, task.link,
-        buckets,
+        first // SLICE_DEVICES, buckets,
     )  # fmt: skip
 
 
-def _each(tasks: list[Task], render: Render | None) -> Iterator[list[Bucket]]:
+def _each(tasks: list[Task], slices: Slices, render: Render | None) -> Iterator[list[Bucket]]:
     workers = min(len(tasks), os.cpu_count() or 1, WORKERS_MAX)
     if workers == 1:
         for task in tasks:
-            yield work(task, render)
+            yield work(task, slices, render)
         return
     # Started anew: a fork would take the locks of Arrow's threads along.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, max_tasks_per_child=1) as pool:
-        futures = [pool.submit(work, task, render) for task in tasks]
+        futures = [pool.submit(work, task, slices, render) for task in tasks]
         try:
             for future in futures:
                 yield future.result()
@@ -167,12 +177,11 @@ def _each(tasks: list[Task], render: Render | None) -> Iterator[list[Bucket]]:
                 future.cancel()
 
 
-def work(task: Task, render: Render | None) -> list[Bucket]:
+def work(task: Task, slices: Slices, render: Render | None) -> list[Bucket]:
     """The buckets of one slice."""
-    lake = open_lake(task.lake)
     rows = [row for _, devices in task.buckets for row in devices]
-    view = DevicesView.of(lake, pa.Table.from_pylist(rows, schema=DEVICES))
-    hours = LakeHours(lake, view.ids)
+    view = DevicesView.of(slices, task.number, pa.Table.from_pylist(rows, schema=DEVICES))
+    hours = slices.hours(task.number)
     return [
         _bucket(task, view.part([row["device"] for row in devices]), hours, number, render)
         for number, devices in task.buckets
@@ -180,10 +189,10 @@ def work(task: Task, render: Render | None) -> list[Bucket]:
 
 
 def _bucket(
-    task: Task, view: DevicesView, hours: LakeHours, number: int, render: Render | None
+    task: Task, view: DevicesView, hours: PeriodHours, number: int, render: Render | None
 ) -> Bucket:
     all_figures = of_part(
-        view.as_lake, hours, task.results, task.plan, now_ms=task.now_ms, days=task.days,
+        view.as_lake, lambda _: hours, task.results, task.plan, now_ms=task.now_ms, days=task.days,
         seed=task.seed,
     )  # fmt: skip
     all_figures["fleet"]["groups"] = []  # those of a part say nothing about a group
@@ -307,17 +316,16 @@ def _carriers(fleets: list[Row]) -> list[Row]:
     ]
 
 
-def _newest_ms(path: Place, ids: Sequence[str]) -> float | None:
+def _newest_ms(lake: Lake) -> float | None:
     """The newest time in a log of a clock that is not ahead; of all clocks if all are."""
-    lake = open_lake(path)
     ahead_ms = time.time() * 1000 + MS_PER_DAY
     newest: list[int] = []
-    for first in range(0, len(ids), SLICE_DEVICES):
-        chosen = pc.field("device").isin(list(ids[first : first + SLICE_DEVICES]))
-        rows = lake.read("segments", where=chosen)
-        ends = pc.add(rows["wall_offset_ms"], rows["last_ms"])
-        timed = rows.select(["device"]).append_column("end", ends)
-        timed = timed.filter(pc.field("end") <= codes.WALL_MS_MAX)
-        newest += timed.group_by("device").aggregate([("end", "max")])["end_max"].to_pylist()
+    for rows in lake.each("segments", TABLES["segments"].names):
+        timed = fill_wall(rows, lake.clocks)
+        ends = timed.select(["device"]).append_column(
+            "end", pc.add(timed["wall_offset_ms"], timed["last_ms"])
+        )
+        ends = ends.filter(pc.field("end") <= codes.WALL_MS_MAX)
+        newest += ends.group_by("device").aggregate([("end", "max")])["end_max"].to_pylist()
     past = [end for end in newest if end <= ahead_ms]
     return max(past or newest, default=None)

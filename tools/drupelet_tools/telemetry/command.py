@@ -128,16 +128,23 @@ def ingest(
 def query(
     statement: Annotated[str, typer.Argument(help="Spark SQL over the lake's tables.")],
     lake: LakeOption,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--device", help="Only of this one, by name or id, which is quicker; may be repeated."
+        ),
+    ] = None,
     master: MasterOption = "local[2,3]",
     conf: ConfOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
-    clocks, events, sources, devices, pieces."""
+    """Run a SELECT over segments, state_time, traffic, messages, battery, health, hours, days,
+    quarantine, clocks, events, sources, devices, pieces."""
     with one_line():
         from drupelet_tools.telemetry import query_output, session, sql
 
-        answer = sql.run(statement, lake, session.cluster_of(master, conf or []))
+        cluster = session.cluster_of(master, conf or [])
+        answer = sql.run(statement, lake, cluster, device or ())
         if as_json:
             names = query_output.distinct(answer.names)
             for row in answer.rows:

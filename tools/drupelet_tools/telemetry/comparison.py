@@ -16,7 +16,7 @@ from drupelet_tools.telemetry.analyses_stats import median_interval
 from drupelet_tools.telemetry.analyses_watch import MS_PER_DAY
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.lake import Lake
-from drupelet_tools.telemetry.period import Boot, HourSums, LakeHours, PeriodView, boot_spans
+from drupelet_tools.telemetry.period import Boot, PeriodHours, PeriodView, boot_spans
 
 Row = dict[str, Any]
 
@@ -28,14 +28,20 @@ PAIRED = (
 )
 
 
+def periods_of(now_ms: float, days: float) -> tuple[Period, Period]:
+    """The days up to `now_ms`, and as many before."""
+    length = days * MS_PER_DAY
+    return Period(now_ms - length, now_ms), Period(now_ms - 2 * length, now_ms - length)
+
+
 def compare(
-    lake: Lake, hours: LakeHours, plan: FleetPlan, now_ms: float, days: float, *, seed: int = 0
+    lake: Lake, hours: PeriodHours, plan: FleetPlan, now_ms: float, days: float, *, seed: int = 0
 ) -> Row:
     """Figures of the days up to `now_ms` and of as many days before.
 
     Args:
         lake: a lake, or a view of some devices of one.
-        hours: those of the lake, or of more devices of it than `lake` has.
+        hours: those of `periods_of`, of the devices of the lake or of more.
         plan: batteries and schedules.
         now_ms: the end of the last days.
         days: of each of the two periods.
@@ -48,28 +54,25 @@ def compare(
     interval) and `devices` (those whose charge per day rose most: device, label, now, before,
     share).
     """
-    length = days * MS_PER_DAY
-    periods = (
-        Period(now_ms - length, now_ms),
-        Period(now_ms - 2 * length, now_ms - length),
-    )
-    ids = lake.read_devices()["device"]
-    imported = sorted(hours.imported() & set(ids.to_pylist()))
-    spans = boot_spans(lake, imported) if imported else {}
-    boots = [_within(spans, period) for period in periods]
-    sums = [each.of(ids) for each in hours.sums(*periods)]
+    own = hours.of(lake.read_devices()["device"])
+    spans = boot_spans(lake, own.imported) if own.imported else {}
+    boots = [_within(spans, period) for period in own.periods]
     later, earlier = (
-        _figures(PeriodView(lake, own_sums, own_boots), period, plan, now_ms, seed)
-        for period, own_sums, own_boots in zip(periods, sums, boots, strict=True)
+        _figures(PeriodView(lake, sums, traffic, whole), period, plan, now_ms, seed)
+        for period, sums, traffic, whole in zip(
+            own.periods, own.sums, own.traffic, boots, strict=True
+        )
     )
     pairs = _pairs(later, earlier)
     return {
         "days": days,
         "now_ms": now_ms,
-        "hours": [_hours(each) for each in sums],
-        "boots": [len(own) for own in boots],
+        "hours": [sum(sums["hours"].to_pylist()) for sums in own.sums],
+        "boots": [len(whole) for whole in boots],
         "long_boots": sum(
-            spans[boot][1] - spans[boot][0] > length for own in boots for boot in own
+            spans[boot][1] - spans[boot][0] > days * MS_PER_DAY
+            for whole in boots
+            for boot in whole
         ),
         "fleet": [
             {"what": what, "unit": unit, "now": pick(later), "before": pick(earlier)}
@@ -88,10 +91,6 @@ def _within(spans: dict[Boot, tuple[float, float]], period: Period) -> list[Boot
         for boot, (start, end) in spans.items()
         if period.low_ms < (start + end) / 2 <= period.high_ms
     ]
-
-
-def _hours(sums: HourSums) -> int:
-    return sum(sums.sums["hours"].to_pylist())
 
 
 def _figures(

@@ -96,11 +96,15 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Whole devices, some at a time: files that may have them, and the first and last of them."""
+    """Whole devices, some at a time: files that may have them, and the first and last of them.
+
+    `devices` are the only ones that count; None where all between these two do.
+    """
 
     paths: tuple[str, ...]
     device_min: str
     device_max: str
+    devices: tuple[str, ...] | None = None
 
     def pieces(self, names: Collection[str]) -> pa.Table:
         """Columns of the pieces of these devices.
@@ -112,6 +116,8 @@ class Share:
         wanted = [one.name for one in schema if one.name in names]
         device = pc.field("device")
         within = (device >= self.device_min) & (device <= self.device_max)
+        if self.devices is not None:
+            within &= device.isin(self.devices)
         return read_files(self.paths, schema, wanted, within)
 
     def table(self, name: str) -> pa.Table:
@@ -161,6 +167,7 @@ class Lake:
         table: str,
         columns: list[str] | None = None,
         where: pc.Expression | None = None,
+        devices: Collection[str] | None = None,
     ) -> pa.Table:
         """Rows of one table, in order of device and boot.
 
@@ -168,6 +175,7 @@ class Lake:
             table: a name in `schemas.TABLES`.
             columns: only these, wall times as the devices' own clocks say; all without.
             where: only rows for which this holds, wall times as the devices' own clocks say.
+            devices: only rows of these, without reading what is stored of others.
 
         Raises:
             TelemetryError: a file of the lake cannot be read.
@@ -177,7 +185,7 @@ class Lake:
         if table == "clocks":
             whole = self.clocks
         else:
-            every = self._each(table)
+            every = self._each(table, devices)
             chosen = every if where is None else (piece.filter(where) for piece in every)
             pieces = [piece.select(names) for piece in chosen]
             whole = pa.concat_tables([schema.empty_table().select(names), *pieces])
@@ -191,19 +199,28 @@ class Lake:
         for piece in self._each(table):
             yield piece.select(columns)
 
-    def _each(self, table: str) -> Iterator[pa.Table]:
+    def _each(self, table: str, devices: Collection[str] | None = None) -> Iterator[pa.Table]:
         if table == "days":
-            for hours in self._each("hours"):
+            for hours in self._each("hours", devices):
                 yield day_table(fill_wall(hours, self.clocks))
             return
-        if table != "events" and self._fits_one_share:
+        if table != "events" and self._fits_one_share and devices is None:
             yield settled(self._pieces, table)
         else:
-            for share in self.shares():
+            for share in self.shares() if devices is None else self.shares_of(devices):
                 yield share.table(table)
-        foreign = self.foreign(table)
+        foreign = self.foreign(table, devices)
         if foreign.num_rows:
             yield foreign
+
+    def shares_of(self, devices: Collection[str]) -> list[Share]:
+        """Some devices; what is stored of others is not read, as far as Parquet can skip it."""
+        shares = []
+        for share in self.shares():
+            own = sorted(name for name in devices if share.device_min <= name <= share.device_max)
+            if own:
+                shares.append(self._share(own[0], own[-1], tuple(own)))
+        return shares
 
     def shares(self) -> list[Share]:
         """All devices, some at a time."""
@@ -236,16 +253,19 @@ class Lake:
             rows = share.pieces(FILES[PIECE].names[:-1])
         return rows
 
-    def _share(self, low: str, high: str) -> Share:
+    def _share(self, low: str, high: str, devices: tuple[str, ...] | None = None) -> Share:
         own = [
             str(self.root / TABLE / one.path)
             for one in self.files[PIECE]
             if one.device_min <= high and one.device_max >= low
         ]
-        return Share(tuple(own), low, high)
+        return Share(tuple(own), low, high, devices)
 
-    def foreign(self, table: str) -> pa.Table:
-        """Rows of a table that do not come from pieces."""
+    def foreign(self, table: str, devices: Collection[str] | None = None) -> pa.Table:
+        """Rows of a table that do not come from pieces; of some devices, or of all."""
+        if devices is not None:
+            rows = self.foreign(table)
+            return rows.filter(pc.is_in(rows["device"], pa.array(list(devices), pa.string())))
         if not self.files[FOREIGN]:
             return TABLES[table].empty_table()
         if table not in self._foreign_tables:
@@ -289,6 +309,22 @@ class Lake:
         own = self.key_columns(["device", "taken_ms", "row"], pc.field("table") == NAMES_TABLE)
         return latest_names(own)
 
+    def ids_of(self, words: Collection[str]) -> set[str]:
+        """The ids of devices that are named, or given by their ids.
+
+        Raises:
+            TelemetryError: no device is called so.
+        """
+        ids: set[str] = set()
+        for word in words:
+            own = {device for device, facts in self.names.items() if facts.get("name") == word}
+            if self.key_columns(["device"], pc.field("device") == word).num_rows:
+                own.add(word)
+            if not own:
+                raise TelemetryError(f"{self.root}: no device {word!r}; name one by name or id")
+            ids |= own
+        return ids
+
     def imported(self) -> set[str]:
         """Devices that were added as rows; no segment may tell of them, too."""
         own = self.key_columns(["device"], pc.field("origin").is_valid())
@@ -309,17 +345,17 @@ class Lake:
         """
         check_files(path for kind in KINDS for path in self.paths(kind))
 
-    def read_devices(self) -> pa.Table:
-        """One row per device: id, name, carriers, board; the board's own word where no names
-        file says what it is."""
+    def read_devices(self, devices: Collection[str] | None = None) -> pa.Table:
+        """One row per device, or per device of some: id, name, carriers, board; the board's own
+        word where no names file says what it is."""
         kinds: dict[str, int | None] = {}
-        health = self.read("health", ["device", "board_kind"])
+        health = self.read("health", ["device", "board_kind"], devices=devices)
         for device, kind in zip(
             health["device"].to_pylist(), health["board_kind"].to_pylist(), strict=True
         ):
             kinds[device] = kinds.get(device) if kind is None else kind
         for table in ("messages", "battery", "traffic"):
-            for device in pc.unique(self.foreign(table)["device"]).to_pylist():
+            for device in pc.unique(self.foreign(table, devices)["device"]).to_pylist():
                 kinds.setdefault(device, None)
         rows = []
         for device in sorted(kinds):

@@ -9,18 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drupelet_tools.telemetry.lake import Lake
-
-# What `figures` and `attention` read.
-READ = (
-    "segments",
-    "state_time",
-    "traffic",
-    "health",
-    "quarantine",
-    "battery",
-    "clocks",
-    "messages",
-)
+from drupelet_tools.telemetry.slices import READ, Slices
 
 
 class DevicesView:
@@ -36,21 +25,17 @@ class DevicesView:
         self.ids = pc.unique(devices["device"])
 
     @classmethod
-    def of(cls, lake: Lake, devices: pa.Table) -> DevicesView:
-        """Read the rows of these devices (rows of `read_devices`)."""
+    def of(cls, slices: Slices, number: int, devices: pa.Table) -> DevicesView:
+        """Read the rows of a slice, which has these devices (rows of `read_devices`)."""
         ids = pc.unique(devices["device"])
-        own = pc.field("device").isin(ids)
-        tables = {
-            name: _of(lake.read(name, where=own), ids) for name in READ if name != "messages"
-        }
-        mine = lake.read("messages", where=own)
-        created = pc.field("event") == "created"
-        wanted = pc.field("message").isin(_delivered(mine)) | pc.field("group_tag").isin(
-            _tags(mine)
-        )
-        others = lake.read("messages", where=created & ~own & wanted)
-        untagged = pc.field("device").isin(pc.unique(others["device"])) & ~wanted
-        rest = lake.read("messages", where=created & ~own & untagged)
+        tables = {name: slices.read(name, number) for name in READ}
+        mine = tables["messages"]
+        foreign = ~pc.field("device").isin(ids)
+        wanted = pc.field("message").isin(_delivered(mine))
+        wanted |= pc.field("group_tag").isin(_tags(mine))
+        others = slices.created(foreign & wanted)
+        authors = pc.field("device").isin(pc.unique(others["device"]))
+        rest = slices.created(foreign & authors & ~wanted)
         tables["messages"] = pa.concat_tables([mine, others, rest])
         return cls(tables, devices)
 

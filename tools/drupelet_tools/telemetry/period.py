@@ -30,75 +30,56 @@ _OF_BOOTS = ("state_time", "traffic", "health")
 
 
 @dataclass(frozen=True, slots=True)
-class HourSums:
-    """The sums of a period's hours by boot, and of their traffic by boot, carrier and kind."""
+class PeriodHours:
+    """The hours of each period by boot: `sums` (device, boot, _COUNTED, and how many `hours`) and
+    `traffic` (the columns of the table of that name)."""
 
-    sums: pa.Table  # device, boot, _COUNTED, and `hours`: how many there are
-    traffic: pa.Table  # the columns of the table of that name
+    periods: tuple[Period, ...]
+    sums: list[pa.Table]
+    traffic: list[pa.Table]
+    imported: Collection[str]  # devices that were added as rows, and have no hours
 
-    def of(self, devices: pa.Array) -> HourSums:
+    def of(self, devices: pa.Array) -> PeriodHours:
         """Those of some devices."""
-        return HourSums(
-            *(rows.filter(pc.is_in(rows["device"], devices)) for rows in (self.sums, self.traffic))
+        return PeriodHours(
+            self.periods,
+            [rows.filter(pc.is_in(rows["device"], devices)) for rows in self.sums],
+            [rows.filter(pc.is_in(rows["device"], devices)) for rows in self.traffic],
+            set(self.imported) & set(devices.to_pylist()),
         )
 
 
-class LakeHours:
-    """The hours of a lake, or of some devices of one, summed up by period.
+def read_hours(lake: Lake, periods: tuple[Period, ...]) -> PeriodHours:
+    """The hours of a lake, summed up.
 
-    They are read some devices at a time, so memory depends on those and on the number of boots;
-    and they are read once for the same periods, however many parts of a fleet ask.
+    They are read some devices at a time, so memory depends on those and on the number of boots.
     """
-
-    def __init__(self, lake: Lake, devices: pa.Array | None = None) -> None:
-        self.lake = lake
-        self.devices = devices
-        self._sums: dict[tuple[Period, ...], list[HourSums]] = {}
-
-    def imported(self) -> set[str]:
-        """Devices that were added as rows, and have no hours."""
-        return self.lake.imported()
-
-    def sums(self, *periods: Period) -> list[HourSums]:
-        """The sums of each period."""
-        if periods not in self._sums:
-            self._sums[periods] = self._read(periods)
-        return self._sums[periods]
-
-    def _read(self, periods: tuple[Period, ...]) -> list[HourSums]:
-        parts: list[list[HourSums]] = [[_summed(TABLES["hours"].empty_table())] for _ in periods]
-        for hours in self.lake.each("hours", TABLES["hours"].names):
-            own = hours
-            if self.devices is not None:
-                own = hours.filter(pc.is_in(hours["device"], self.devices))
-            own = fill_wall(own, self.lake.clocks)
-            middle_ms = pc.add(pc.cast(own["wall_ms"], pa.float64()), HOUR_MS / 2).to_numpy()
-            for period, sums in zip(periods, parts, strict=True):
-                sums.append(_summed(own.filter(pa.array(period.has(middle_ms)))))
-        return [_joined(sums) for sums in parts]
+    parts = [[summed(TABLES["hours"].empty_table(), period)] for period in periods]
+    for hours in lake.each("hours", TABLES["hours"].names):
+        timed = fill_wall(hours, lake.clocks)
+        for period, own in zip(periods, parts, strict=True):
+            own.append(summed(timed, period))
+    sums, traffic = (
+        [pa.concat_tables([each[at] for each in own]) for own in parts] for at in range(2)
+    )
+    return PeriodHours(periods, sums, traffic, lake.imported())
 
 
-def _summed(hours: pa.Table) -> HourSums:
-    sums = hours.group_by([*_BOOT]).aggregate(
+def summed(hours: pa.Table, period: Period) -> tuple[pa.Table, pa.Table]:
+    """Of rows of `hours` those of a period, as `PeriodHours` has them: sums and traffic."""
+    middle_ms = pc.add(pc.cast(hours["wall_ms"], pa.float64()), HOUR_MS / 2).to_numpy()
+    own = hours.filter(pa.array(period.has(middle_ms)))
+    sums = own.group_by([*_BOOT]).aggregate(
         [*((name, "sum") for name in _COUNTED), ([], "count_all")]
     )
-    lists = hours["traffic"]
-    parent = pc.list_parent_indices(lists.combine_chunks())
-    items = pc.list_flatten(lists).combine_chunks()
-    cells = hours.select([*_BOOT]).take(parent)
+    lists = own["traffic"].combine_chunks()
+    cells = own.select([*_BOOT]).take(pc.list_parent_indices(lists))
     for name in (*_CELL, "value"):
-        cells = cells.append_column(name, pc.struct_field(items, name))
+        cells = cells.append_column(name, pc.struct_field(pc.list_flatten(lists), name))
     traffic = cells.group_by([*_BOOT, *_CELL]).aggregate([("value", "sum")])
-    return HourSums(
+    return (
         sums.rename_columns([*_BOOT, *_COUNTED, "hours"]),
         traffic.rename_columns([*_BOOT, *_CELL, "value"]).cast(TABLES["traffic"]),
-    )
-
-
-def _joined(parts: list[HourSums]) -> HourSums:
-    return HourSums(
-        pa.concat_tables([part.sums for part in parts]),
-        pa.concat_tables([part.traffic for part in parts]),
     )
 
 
@@ -117,15 +98,19 @@ def boot_spans(lake: Lake, devices: Collection[str]) -> dict[Boot, tuple[float, 
 class PeriodView:
     """A lake with what its boots did in a period; it has the two methods that `figures` calls.
 
-    `sums` are those of the period; `whole_boots` are the boots of imported devices in it. Tables
-    that say when a device was heard and how its battery fares are the same for every period.
+    `sums` and `traffic` are those of the period; `whole_boots` are the boots of imported devices
+    in it. Tables that say when a device was heard and how its battery fares are the same for
+    every period.
     """
 
-    def __init__(self, lake: Lake, sums: HourSums, whole_boots: Collection[Boot]) -> None:
+    def __init__(
+        self, lake: Lake, sums: pa.Table, traffic: pa.Table, whole_boots: Collection[Boot]
+    ) -> None:
         self.lake = lake
-        self.hours = sums
+        self.sums = sums
+        self.traffic = traffic
         self.whole_boots = pa.array([f"{name}/{boot}" for name, boot in whole_boots], pa.string())
-        names = {*sums.sums["device"].to_pylist(), *(device for device, _ in whole_boots)}
+        names = {*sums["device"].to_pylist(), *(device for device, _ in whole_boots)}
         self.devices = pa.array(sorted(names), pa.string())
 
     def read(self, table: str) -> pa.Table:
@@ -138,11 +123,11 @@ class PeriodView:
         imported = rows.filter(pc.is_in(_key(rows), self.whole_boots))
         if table == "health":
             return pa.concat_tables([self._health(rows), imported])
-        own = self.hours.traffic if table == "traffic" else self._state_time()
+        own = self.traffic if table == "traffic" else self._state_time()
         return pa.concat_tables([own.cast(rows.schema), imported])
 
     def _state_time(self) -> pa.Table:
-        sums = self.hours.sums
+        sums = self.sums
         tables = []
         for state, column in enumerate(STATE_COLUMNS):
             own = sums.filter(pc.greater(sums[column], 0))
@@ -161,7 +146,7 @@ class PeriodView:
     def _health(self, rows: pa.Table) -> pa.Table:
         """The boots of the period with what they counted in it; only one that began in it has a
         cause of its reset."""
-        sums = self.hours.sums
+        sums = self.sums
         own = rows.filter(pc.is_in(_key(rows), _key(sums)))
         sums = sums.take(pc.index_in(_key(own), _key(sums)))
         for name in codes.HEALTH_COUNTERS.values():

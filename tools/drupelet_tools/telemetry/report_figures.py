@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from drupelet_tools.telemetry import attention
+from drupelet_tools.telemetry.analyses_groups import Period
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan
-from drupelet_tools.telemetry.comparison import compare
+from drupelet_tools.telemetry.comparison import compare, periods_of
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
 from drupelet_tools.telemetry.lake import Lake, open_lake
-from drupelet_tools.telemetry.period import LakeHours
+from drupelet_tools.telemetry.period import PeriodHours, read_hours
 from drupelet_tools.telemetry.place import Place
 
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
@@ -39,7 +41,7 @@ def build(
     state = open_lake(lake)
     plan = plan or assumed_plan()
     all_figures = of_part(
-        state, LakeHours(state), results, plan, now_ms=now_ms, days=days, seed=seed,
+        state, partial(read_hours, state), results, plan, now_ms=now_ms, days=days, seed=seed,
         advance=advance,
     )  # fmt: skip
     devices = all_figures["devices"]
@@ -54,7 +56,7 @@ def build(
 
 def of_part(
     state: Lake,
-    hours: LakeHours,
+    hours_of: Callable[[tuple[Period, ...]], PeriodHours],
     results: Results | None,
     plan: FleetPlan,
     *,
@@ -65,7 +67,7 @@ def of_part(
 ) -> Figures:
     """The figures of a lake or of a view of one; nothing in them is of no device.
 
-    `hours` are those of the lake, or of more devices of it than the view has.
+    `hours_of` gives the hours of some periods: of the devices of the view, or of more.
     """
     all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
     devices = all_figures["devices"]
@@ -79,6 +81,7 @@ def of_part(
     all_figures["attention"] = attention.merged([rows])
     now_ms, all_figures["comparison"] = all_figures["now_ms"], None
     if days is not None and now_ms is not None:
+        hours = hours_of(periods_of(now_ms, days))
         all_figures["comparison"] = compare(state, hours, plan, now_ms, days, seed=seed)
     return all_figures
 

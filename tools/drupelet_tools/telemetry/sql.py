@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -47,19 +48,23 @@ class Found(NamedTuple):
     more: bool
 
 
-def run(statement: str, lake: Place, cluster: session.Cluster) -> Found:
-    """What a statement finds.
+def run(
+    statement: str, lake: Place, cluster: session.Cluster, devices: Collection[str] = ()
+) -> Found:
+    """What a statement finds, in tables of some devices, by name or id, or of all.
 
     Raises:
-        TelemetryError: not a query, no lake, an empty one, or Spark refuses the statement.
+        TelemetryError: not a query, no lake, an empty one, no such device, or Spark refuses the
+            statement.
     """
     looking(statement)
     state = open_lake(place(lake).resolve())
     if state.is_empty:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
+    ids = state.ids_of(devices) if devices else None
     running = session.connect(cluster)
     try:
-        return select(running.wait(), state, statement)
+        return select(running.wait(), state, statement, ids)
     finally:
         running.stop(graceful=False)
 
@@ -82,8 +87,10 @@ def looking(statement: str) -> str:
     return "\n".join(("SELECT * FROM (", statement.strip().rstrip(";"), ")"))
 
 
-def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
-    """Run a statement in a session that is there already.
+def select(
+    spark: SparkSession, lake: Lake, statement: str, devices: Collection[str] | None = None
+) -> Found:
+    """Run a statement in a session that is there already; `devices` are ids, None for all.
 
     Raises:
         TelemetryError: not a query, a part of the lake cannot be read, or Spark refuses the
@@ -93,7 +100,7 @@ def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     asked = looking(statement)
     try:
-        register(spark, lake)
+        register(spark, lake, devices)
         frame = spark.sql(asked).limit(ROWS_MAX + 1)
         rows = [tuple(row) for row in frame.collect()]
         return Found(frame.columns, rows[:ROWS_MAX], len(rows) > ROWS_MAX)
@@ -105,21 +112,33 @@ def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
         raise TelemetryError(f"query: {first_line.rstrip(';')}") from None
 
 
-def register(spark: SparkSession, lake: Lake) -> None:
-    """Make a view of each table, and `pieces` of what they are made of."""
+def register(spark: SparkSession, lake: Lake, devices: Collection[str] | None = None) -> None:
+    """Make a view of each table, and `pieces` of what they are made of.
+
+    `devices` are ids: without reading what is stored of others, the views have these only.
+    """
     for table in TABLES:
-        _view(spark, lake, table).createOrReplaceTempView(table)
-    _pieces(spark, lake).createOrReplaceTempView(PIECES)
-    spark.createDataFrame(lake.read_devices()).createOrReplaceTempView("devices")
+        _view(spark, lake, table, devices).createOrReplaceTempView(table)
+    pieces = _pieces(spark, lake)
+    if devices is not None:
+        pieces = pieces.where(functions.col("device").isin(*devices))
+    pieces.createOrReplaceTempView(PIECES)
+    spark.createDataFrame(lake.read_devices(devices)).createOrReplaceTempView("devices")
 
 
-def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
+def _view(
+    spark: SparkSession, lake: Lake, table: str, devices: Collection[str] | None
+) -> DataFrame:
     """The rows of a table, as `Lake.read` gives them; workers put them together."""
     if table == "clocks":
-        return spark.createDataFrame(lake.clocks)
-    foreign = spark.createDataFrame(lake.foreign(table))
+        own = lake.clocks
+        if devices is not None:
+            own = own.filter(pc.is_in(own["device"], pa.array(list(devices), pa.string())))
+        return spark.createDataFrame(own)
+    foreign = spark.createDataFrame(lake.foreign(table, devices))
     clocks = lake.clocks if table == "days" else None
-    union = _frame_of(spark, lake.shares(), table, TABLES[table], clocks).union(foreign)
+    shares = lake.shares() if devices is None else lake.shares_of(devices)
+    union = _frame_of(spark, shares, table, TABLES[table], clocks).union(foreign)
     if table in WALL_TABLES and lake.clocks.num_rows:
         return _with_clocks(union, spark.createDataFrame(lake.clocks))
     return union

@@ -1,0 +1,53 @@
+"""`drupelet bench fleet`: its logs are whole, its rows are, and a wrong answer ends it."""
+
+import pytest
+
+from drupelet_tools.bench import corpus_days
+from drupelet_tools.bench import fleet as fleet_bench
+from drupelet_tools.bench.columns import FLEET
+from drupelet_tools.bench.errors import BenchError
+from drupelet_tools.telemetry import job, lake
+
+
+def test_the_logs_are_whole_and_say_what_each_day_was(tmp_path):
+    corpus_days.write(tmp_path / "in", devices=8, days=5, seed=3)
+    counts = job.ingest([tmp_path / "in"], tmp_path / "lake", {}, None)
+    assert (counts["new"], counts["devices"], counts["quarantined"]) == (40, 8, 0)
+    state = lake.open_lake(tmp_path / "lake")
+    days = state.read("days").to_pylist()
+    assert len(days) == 40 and {row["hours"] for row in days} == {24}
+    assert {row["deep_sleep_ms"] + row["idle_ms"] + row["receive_ms"] + row["send_ms"]
+            for row in days} == {86_400_000}  # fmt: skip
+    assert {(row["messages_created"], row["messages_delivered"]) for row in days} == {(1, 2)}
+    assert {row["bytes_sent"] for row in days} == {4 * 9_000}
+    assert [sum(row["boots"] for row in days), sum(row["resets"] for row in days)] == [8, 8]
+    health = state.read("health").to_pylist()
+    facts = {(row["board_kind"], row["reset_cause"], row["segments_missing"]) for row in health}
+    assert facts == {(1, 1, 0)}
+    counts = state.read("messages")["message"].value_counts().field("counts").to_pylist()
+    assert counts == [3] * 40, "created and delivered at its author, delivered at another one"
+
+
+def test_rows_have_every_column(monkeypatch):
+    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.INGEST, fleet_bench.COMPACT,
+                                                fleet_bench.REPORT))  # fmt: skip
+    plan = fleet_bench.Plan((121, 242), days=2)
+    rows = list(fleet_bench.measure(plan, lambda _: None))
+    assert all({column.name for column in FLEET} == set(row) for row in rows)
+    assert [(row["work"], row["device_days"]) for row in rows[3:]] == [
+        ("ingest", 484), ("compact", 484), ("report", 484),
+    ]  # fmt: skip
+    assert all(row["cpu_s"] > 0 and row["peak_mb"] > 0 for row in rows)
+    claims = fleet_bench.claims(rows)
+    assert [row["limit"] for row in claims] == ["≤ 1.15", "≤ 1.15"]
+    assert fleet_bench.claims(rows[:3]) == []
+
+
+def test_a_command_that_fails_or_answers_wrongly_ends_it(monkeypatch):
+    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.REPORT,))
+    with pytest.raises(BenchError, match=r"report: .*no lake here"):
+        list(fleet_bench.measure(fleet_bench.Plan((1,), days=1), lambda _: None))
+    monkeypatch.setattr(fleet_bench, "_run", lambda *_: fleet_bench.Cost(1, 1, 1, '{"n": 4}'))
+    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.QUERY,))
+    with pytest.raises(BenchError, match=r"4 days of .*, and it has 3"):
+        list(fleet_bench.measure(fleet_bench.Plan((1,), days=3), lambda _: None))
