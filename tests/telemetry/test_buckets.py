@@ -8,7 +8,7 @@ import time
 import pytest
 
 from drupelet_host.cli import exit_codes
-from drupelet_tools.telemetry import attention, buckets, commit, lake, report
+from drupelet_tools.telemetry import attention, buckets, commit, lake, report, slices
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan, parse_plan
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.report_figures import build
@@ -77,6 +77,13 @@ def test_each_device_is_as_in_one_piece(root):
     ]
     assert kinds[0] == kinds[1] and ("silent" in {kind for kind, _, _ in kinds[0]})
     assert [row["devices"] for row in found["pages"]] == [10] * 5
+
+
+def test_no_room_for_temporary_files_is_one_line(root, tmp_path):
+    state = lake.open_lake(root)
+    with pytest.raises(TelemetryError, match=r"cannot write temporary files: .*TMPDIR") as refused:
+        slices.write(tmp_path / "none", state, {"d0000000": 0}, ())
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("small")

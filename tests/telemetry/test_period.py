@@ -1,5 +1,6 @@
 """Periods of devices that wrote logs: hours count where they lie, whatever boot they are of."""
 
+import os
 import random
 from itertools import pairwise
 
@@ -7,7 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from drupelet_tools.telemetry import codes, comparison, job, lake, report, slices
+from drupelet_tools.telemetry import (
+    buckets,
+    codes,
+    commit,
+    comparison,
+    job,
+    lake,
+    report,
+    slices,
+)
 from drupelet_tools.telemetry.analyses_groups import Period
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.hour_bins import HOUR_MS
@@ -226,3 +236,31 @@ def test_a_part_of_a_fleet_has_the_figures_of_a_lake_of_its_own(fortnight, tmp_p
     ]
     assert by_name[0] == by_name[1] and len(by_name[0]) == 7
     assert part["hours"] == [WEEK_H, WEEK_H]
+
+
+def test_devices_on_pages_of_a_large_fleet_are_compared_as_on_one_page(tmp_path, monkeypatch):
+    """Pages go by names, slices lie across them, and each device's own change is the same."""
+    devices = [bytes.fromhex(f"{at:02x}00000{at}") for at in range(1, 6)]
+    state = lake_with(tmp_path, [
+        log_of(device, 1, 2 * WEEK_H, lambda hour, at=at: 9_000 + 900 * at * (hour > WEEK_H))
+        for at, device in enumerate(devices)
+    ])  # fmt: skip
+    now_ms = START_MS + 14 * DAY_MS
+    names = {device.hex(): {"name": f"n{9 - at}", "board": "esp32", "carriers": "mqtt"}
+             for at, device in enumerate(devices)}  # fmt: skip
+    commit.append(state.root, {"health": []}, "names", names=names)
+    whole = build(state.root, days=7, now_ms=now_ms)["comparison"]
+    monkeypatch.setattr(buckets, "SLICE_DEVICES", 2)
+    monkeypatch.setattr(buckets, "BUCKET_DEVICES", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    pages = []
+
+    def render(all_figures):
+        pages.append(all_figures["comparison"])
+        return ""
+
+    task = buckets.Task(state.root, None, FleetPlan(), now_ms, 7, 0, tmp_path, "pages")
+    buckets.run(task, render, None)
+    assert [page["hours"] for page in pages] == [[WEEK_H, WEEK_H]] * 5
+    risen = {row["device"]: row for page in pages for row in page["devices"]}
+    assert risen == {row["device"]: row for row in whole["devices"]} and len(risen) == 4

@@ -19,6 +19,7 @@ from drupelet_tools.telemetry.analyses_groups import Period
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, fill_wall
 from drupelet_tools.telemetry.period import PeriodHours, summed
+from drupelet_tools.telemetry.place import reason
 from drupelet_tools.telemetry.schemas import TABLES, WALL_TABLES
 
 # What `figures` and `attention` read.
@@ -111,7 +112,7 @@ def write(
             writer.add(f"traffic-{at}", traffic)
     except OSError as refused:
         raise TelemetryError(
-            f"{folder}: cannot write temporary files: {refused.strerror}; make room there, or"
+            f"{folder}: cannot write temporary files: {reason(refused)}; make room there, or"
             " name another folder in TMPDIR"
         ) from None
     return slices
