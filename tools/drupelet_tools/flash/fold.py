@@ -116,12 +116,13 @@ def fold(name: str, text: str, constants: Constants) -> str:
     lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
     _drop_types(tree, lines)
+    nodes = walk(tree)
     imported = visible(tree, constants)
-    _Refusal(name, constants, imported).visit(tree)
+    _Refusal(name, constants, imported).look(tree, nodes)
     numbers = imported | constants[name]
-    if "const" not in numbers and not _const_stays(tree, constants[name]):
+    if "const" not in numbers and not _const_stays(tree, nodes, constants[name]):
         constants = {**constants, "drupelet.base.compat": {"const": 0}}
-    _replace(tree, lines, numbers)
+    _replace(nodes, lines, numbers)
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in constants:
             kept = [alias for alias in node.names if alias.name not in constants[node.module]]
@@ -151,7 +152,7 @@ def _drop_types(tree: ast.Module, lines: list[str]) -> None:
                 tree.body.remove(node)
 
 
-def _const_stays(tree: ast.Module, folded: Mapping[str, int]) -> bool:
+def _const_stays(tree: ast.Module, nodes: list[ast.AST], folded: Mapping[str, int]) -> bool:
     """Return whether `const` is still called once the folded definitions are gone."""
     rest = [
         node
@@ -160,10 +161,10 @@ def _const_stays(tree: ast.Module, folded: Mapping[str, int]) -> bool:
     ]
     return any(
         isinstance(node, ast.Name) and node.id == "const" for top in rest for node in walk(top)
-    ) or any("const" in _bindings(node) for node in walk(tree))
+    ) or any("const" in _bindings(node) for node in nodes)
 
 
-class _Refusal(ast.NodeVisitor):
+class _Refusal:
     """Finds the uses of a folded constant that would still look for its name on the board."""
 
     def __init__(self, name: str, constants: Constants, imported: Mapping[str, int]) -> None:
@@ -177,9 +178,9 @@ class _Refusal(ast.NodeVisitor):
         line = getattr(node, "lineno", 0)
         raise BuildError(f"{self._name}, line {line}: {why}")
 
-    def visit_Module(self, node: ast.Module) -> None:
+    def look(self, tree: ast.Module, nodes: list[ast.AST]) -> None:
         """Learn what names stand for modules, then look at everything."""
-        for inner in walk(node):
+        for inner in nodes:
             if isinstance(inner, ast.Import):
                 for alias in inner.names:
                     if alias.asname:
@@ -187,13 +188,17 @@ class _Refusal(ast.NodeVisitor):
                     else:
                         self._modules.update({p: p for p in _prefixes(alias.name)})
             elif isinstance(inner, ast.ImportFrom):
-                self._look_at_import(inner, inner in node.body)
+                self._look_at_import(inner, inner in tree.body)
             for name in _bindings(inner):
                 if name in self._imported:
                     self._refuse(
                         inner, f"{name} hides the imported constant; give it another name"
                     )
-        self.generic_visit(node)
+        for inner in nodes:
+            if isinstance(inner, ast.Attribute):
+                self._look_at_attribute(inner)
+            elif isinstance(inner, ast.JoinedStr):
+                self._look_at_string(inner)
 
     def _look_at_import(self, node: ast.ImportFrom, at_top: bool) -> None:
         for alias in node.names:
@@ -206,19 +211,19 @@ class _Refusal(ast.NodeVisitor):
             if alias.name in folded and not at_top:
                 self._refuse(node, f"import {alias.name} at the top level: it is folded")
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
+    def _look_at_attribute(self, node: ast.Attribute) -> None:
         """`module.CONSTANT` finds nothing: the module has no such name on a board."""
+        if not isinstance(node.value, ast.Name | ast.Attribute):
+            return
         module = self._modules.get(ast.unparse(node.value), "")
         if node.attr in self._constants.get(module, {}):
             self._refuse(node, f"write `from {module} import {node.attr}`: it is folded")
-        self.generic_visit(node)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+    def _look_at_string(self, node: ast.JoinedStr) -> None:
         """Strings stay as they are, so an f-string cannot hold a constant."""
         for inner in walk(node):
             if isinstance(inner, ast.Name) and inner.id in {*self._imported, *self._own}:
                 self._refuse(node, f"{inner.id} in an f-string is not folded; use %")
-        self.generic_visit(node)
 
 
 def _prefixes(module: str) -> list[str]:
@@ -231,10 +236,10 @@ def _blank(lines: list[str], node: ast.stmt, text: str) -> None:
     lines[node.lineno - 1 : node.end_lineno] = [text] + ["\n"] * (node.end_lineno - node.lineno)
 
 
-def _replace(tree: ast.Module, lines: list[str], numbers: Mapping[str, int]) -> None:
+def _replace(nodes: list[ast.AST], lines: list[str], numbers: Mapping[str, int]) -> None:
     spots = [
         node
-        for node in walk(tree)
+        for node in nodes
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in numbers
     ]
     for node in sorted(spots, key=lambda node: (node.lineno, node.col_offset), reverse=True):

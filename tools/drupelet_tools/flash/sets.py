@@ -31,7 +31,7 @@ from drupelet_tools.flash.build import (
 )
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, put_instead, top_imports
-from drupelet_tools.flash.nodes import parsed, walk
+from drupelet_tools.flash.nodes import parsed, walk, without_collections
 from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten, shorten_parameters
 
@@ -173,6 +173,7 @@ def reasons(choice: Choice) -> dict[str, str]:
     return reasons_by_name
 
 
+@without_collections()
 def texts(choice: Choice, arch: str) -> dict[str, str]:
     """Dotted name -> folded text of each module that the choice has on `arch`."""
     if arch not in ARCHES:
@@ -216,7 +217,7 @@ def _of_port(text: str, lacks: Collection[str], skipped: Collection[str]) -> str
     each `try` whose first line imports what some ports lack, its body or its handler. As many
     lines as before.
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     lines = text.split("\n")
     changed = False
     for node in reversed(tree.body):
@@ -361,6 +362,7 @@ def measure(choice: Choice, arch: str) -> Built:
     return Built(texts(choice, arch), table()["sets"][choice.name]["code_lines_max"])
 
 
+@without_collections()
 def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False) -> Built:
     """Compile a set for `arch` into `target`, as `build` does. Raises BuildError.
 
