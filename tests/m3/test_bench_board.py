@@ -10,6 +10,7 @@ from drupelet_tools.bench import m3
 from drupelet_tools.bench.boards import ROWS
 from drupelet_tools.bench.columns import BOARD, kinsn_columns
 from drupelet_tools.bench.command import app
+from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.m3.image import image
 from pico.board import BUILD_S, allow
 
@@ -66,6 +67,18 @@ def test_two_runs_count_the_same(row: str, tmp_path: Path) -> None:
     assert figures["heap_min"] <= HEAP_MIN[set_name]
     assert 0 < figures["stack_peak"] <= STACK
     assert figures["kinsn_seal_100"] is None or figures["kinsn_seal_100"] <= SMALL_SEAL_MAX
+
+
+def test_the_smallest_heap_is_the_first_that_the_set_runs_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench = m3.Bench("micro", tmp_path, tmp_path)
+    for least in (9, 10, 16):
+        monkeypatch.setattr(m3.Bench, "runs_in", lambda _, heap, least=least: heap >= least * 1024)
+        assert m3.smallest_heap(bench, 9 * 1024 + 500) == least * 1024
+    monkeypatch.setattr(m3.Bench, "runs_in", lambda *_: False)
+    with pytest.raises(BenchError, match="does not run in the heap that it is for"):
+        m3.smallest_heap(bench, 9 * 1024)
 
 
 def test_the_small_set_leaves_a_pico_most_of_its_heap() -> None:

@@ -187,19 +187,17 @@ def _row(bench: Bench, progress: Callable[[str], None]) -> Row:
         **kinsn_columns(count),
         "boot_ms": None, "flash_programs_per_message": run["programs"] / (2 * MESSAGES),
         "flash_erases_per_message": run["erases"] / (2 * MESSAGES),
-        "heap_min": smallest_heap(bench), "why_not": why,
+        "heap_min": smallest_heap(bench, run["used"]), "why_not": why,
     }  # fmt: skip
 
 
-def smallest_heap(bench: Bench) -> int:
-    """The least heap in which the set exchanges its messages, to HEAP_STEP, by halving."""
-    low, high = 0, HEAPS[bench.set_name] // HEAP_STEP
-    if not bench.runs_in(high * HEAP_STEP):
-        raise BenchError(f"m3 {bench.set_name} does not run in the heap that it is for")
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bench.runs_in(middle * HEAP_STEP):
-            high = middle
-        else:
-            low = middle
-    return high * HEAP_STEP
+def smallest_heap(bench: Bench, used: int) -> int:
+    """The least heap in which the set exchanges its messages, to HEAP_STEP.
+
+    Looked for upwards from `used`, what the set holds after its boot: a heap that is too small
+    shows at once, an exchange takes seconds.
+    """
+    for steps in range(used // HEAP_STEP, HEAPS[bench.set_name] // HEAP_STEP + 1):
+        if bench.runs_in(steps * HEAP_STEP):
+            return steps * HEAP_STEP
+    raise BenchError(f"m3 {bench.set_name} does not run in the heap that it is for")
