@@ -350,3 +350,25 @@ def test_a_broker_ends_with_its_starter() -> None:
     process.stdin.close()  # what the kernel does when the starter is killed
     assert process.wait(DEADLINE_S) == 0
     broker.stop()
+
+
+def test_one_look_at_the_socket_is_for_all_peers_of_a_host(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, other = host(broker.port), host(broker.port)
+    names = [b"00000001/%08x" % number for number in range(8)]
+    peers = [client.transport(name, b"x") for name in names]
+    sender = other.transport(b"x", names[5])
+    assert wait([client, other], lambda: client.up and other.up)
+    looks = []
+    readable = mqtt_host._readable
+    monkeypatch.setattr(mqtt_host, "_readable", lambda sock: looks.append(sock) or readable(sock))
+    frame = bytearray(1024)
+    client.maintain(now_ms())
+    assert [peer.receive_into(frame) for peer in peers] == [0] * 8 and len(looks) == 1
+    assert not any(peer.may_receive for peer in peers)
+    sender.send(bytearray(b"hello"), 5)
+    assert wait([client, other], lambda: peers[5].may_receive)
+    assert [peer.receive_into(frame) for peer in peers] == [0] * 5 + [5] + [0] * 2
+    for each in (client, other):
+        each.close()

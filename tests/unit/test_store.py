@@ -211,6 +211,27 @@ TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
 
+class CountedFiles(RamFiles):
+    """Files in RAM that count reads."""
+
+    reads = 0
+
+    def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        self.reads += 1
+        return super().read_into(fd, offset, buf, at, size)
+
+
+@pytest.mark.parametrize(("recent_max", "is_searched"), [(16, True), (64, False)])
+def test_the_last_ids_are_found_without_a_search(recent_max: int, is_searched: bool) -> None:
+    """In a group of 32 members a message depends on one that is as many messages back."""
+    files = CountedFiles()
+    store = reboot(files, recent_max=recent_max)
+    handles = [put(store, number) for number in range(64)]
+    files.reads = 0
+    assert store.find(message_id(32), 0) == handles[32]
+    assert (files.reads > 8) is is_searched
+
+
 def test_any_damaged_byte_costs_the_record_that_it_hit() -> None:
     options = {"segment_size": 1024, "filter_size": 64}
     files = RamFiles()

@@ -303,6 +303,9 @@ OWN_SHARE = const(4)
 # Bytes of the Bloom filter of ids (4 bits each): 2 KiB save reading flash for 99 in 100 unknown
 # ids, with 1,600 messages in the log. A power of two, at most 8,192.
 FILTER_SIZE = const(2048)
+# Ids whose place in the log is known without a search, 8 B of RAM each: a message depends on its
+# author's last one, so two for each member of a group of PEERS_MAX.
+RECENT_MAX = const(16)
 # One segment of departed ids for so many segments of the log. With 9 bytes per id, and the further
 # segments below, that is more than four whole logs of readings (126 B each): 9,100 ids for 64.
 GONE_SHARE = const(4)

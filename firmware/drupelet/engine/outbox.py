@@ -363,7 +363,7 @@ class Outbox:
     def low(self, group: int = -1) -> int:
         """Return the handle from which on the peer may lack a message, of a group (row) if it is
         given."""
-        for row in range(self.count):
+        for row in range(self.count if self.open_count else 0):
             is_lacked = not self.state(row) & (HOLD | WANTED)
             if is_lacked and (group < 0 or self.group(row) == group):
                 # The row may be after the cursor: the peer held the message, then requested it.

@@ -31,6 +31,7 @@ from drupelet.base.limits import (
     INLINE_SIZE_MAX,
     OWN_SHARE,
     PENDING_MAX,
+    RECENT_MAX,
     SCRATCH_SIZE,
     SEGMENT_SIZE,
     SEGMENTS_MAX,
@@ -98,10 +99,12 @@ class FlashStore:
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
         pending_max: int = PENDING_MAX, body_files_max: int = BODY_FILES_MAX,
         filter_size: int = FILTER_SIZE, salt: int = 0, meta_size: int = SEGMENT_SIZE,
+        recent_max: int = RECENT_MAX,
     ) -> None:  # fmt: skip
         """`salt`: random, 0 to 2^32-1, for a log that is created now.
 
         `segment_size`, `meta_size`: bytes of a segment of the message log and of the meta log.
+        `recent_max`: ids whose place is known without a search, in a group of many authors.
         """
         assert segments_max > SEGMENTS_SPARE + 1, "data needs two segments beside the spare ones"
         self.files = files
@@ -115,7 +118,9 @@ class FlashStore:
         self.log = Log(self, ".LOG", segment_size, segments_max, MESSAGE_HEAD_SIZE)
         self.meta = Meta(self, meta_size)
         self.departed = DepartedIds(self, self.log, filter_size)
-        self.index = Index(self, self.log, self.meta, pending_max, body_files_max, filter_size)
+        self.index = Index(
+            self, self.log, self.meta, pending_max, body_files_max, filter_size, recent_max
+        )
         self.space = Reclaim(self, self.log, self.index, self.meta, self.departed)
         self.spool = Spool(self)
         # Flushes; segments removed; damaged places that `open` skipped; ids of removed messages

@@ -6,7 +6,7 @@ key; key 0 is a free row.
     moving    handle u32 | place u32       records that move while their handle stays: first
               `pending` messages, then `kept` deletions, which some sharer may still offer
     bodies    file number u32 | place u32
-    recent    first 4 bytes of the id | place u32       the last 16 ids that were searched or
+    recent    first 4 bytes of the id | place u32       the last ids that were searched or
               stored: they are likely to be needed soon, and a search reads the whole log
 
 `sweep` removes a body file if its message is gone (place 0), or was in a segment that was removed.
@@ -50,7 +50,6 @@ from drupelet.store.log import (
 from drupelet.store.meta import MEMBER_GROUP, MEMBER_PEER, Meta
 
 _ROW = const(8)
-_RECENT = const(16)
 _TWIST = const(0x5A)  # gives the filter key of an id that later records are about
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
@@ -65,7 +64,7 @@ class Index:
 
     def __init__(
         self, store: "StoreParts", log: Log, meta: Meta, pending_max: int, body_files_max: int,
-        filter_size: int,
+        filter_size: int, recent_max: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._log = log
@@ -77,7 +76,7 @@ class Index:
         self.kept = self.moving[_ROW * pending_max : end]
         self.places = self.moving[4:]  # the same rows, with `place` as key
         self.bodies = bytearray(_ROW * body_files_max)
-        self.recent = bytearray(_ROW * _RECENT)
+        self.recent = bytearray(_ROW * recent_max)
         self.body_newest = 0
         self._recent_row = 0
         self._key = bytearray(4)
@@ -196,7 +195,7 @@ class Index:
         if not self.filter.has(id, at, 0):
             return 0
         unread = self._store.unread
-        row = find(self.recent, _ROW, _RECENT, id, at, 4)
+        row = find(self.recent, _ROW, len(self.recent) // _ROW, id, at, 4)
         place = get_u32_le(self.recent, row * _ROW + 4) if row >= 0 else 0
         if place and log.look(place) and self._has_id(id, at, size):
             return place
@@ -212,10 +211,10 @@ class Index:
 
     def note_recent(self, id: "Buffer", at: int, place: int) -> None:
         """Remember the place of the last record of an id."""
-        row = find(self.recent, _ROW, _RECENT, id, at, 4)
+        row = find(self.recent, _ROW, len(self.recent) // _ROW, id, at, 4)
         if row < 0:
             row = self._recent_row
-            self._recent_row = (row + 1) % _RECENT
+            self._recent_row = (row + 1) % (len(self.recent) // _ROW)
             copy(self.recent, row * _ROW, id, at, 4)
         put_u32_le(self.recent, row * _ROW + 4, place)
 

@@ -31,10 +31,17 @@ if TYPE_CHECKING:
     from drupelet.channel.key_distribution import KeyDistribution
     from drupelet.seal.issue import Issuer
     from drupelet.seal.seal import Seal
+    from drupelet_transports.host.mqtt_host import MqttClient, MqttTransport
 
 CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
 # The first retries come sooner than RETRY_MS_MAX.
 RETRY_MS_MIN = 200
+# A carrier that was full is tried again after this.
+BUSY_MS = 5
+# While a peer's answer is waited for after a loss, our status is made due again this often.
+HELD_MS = 200
+# A seal tells the peer its status, or hands a sender key over, within this if nothing comes.
+LOOK_MS = 100
 # One peer's share of a turn, so that a chatty one does not starve the others.
 FRAMES_PER_TURN_MAX = 64
 
@@ -75,10 +82,14 @@ class Line:
         self._sealed: Sealed | None = None
         self._hold: Hold | None = None
         self._brokers = brokers
+        self._client: MqttClient | None = None
         self._transport: Transport | None = None
+        self._mqtt: MqttTransport | None = None  # behind a seal
+        self._looked_ms = -LOOK_MS
         self._frame_in = bytearray(FRAME_SIZE_MAX)
         self._frame_out = bytearray(live.frame_size_max)
         self._unsent = 0
+        self._link_wait_ms = 0  # as of the last `hand_out`
         self._damaged = 0
         self._retry_from_ms = 0
         self._retry_ms = 0
@@ -114,9 +125,8 @@ class Line:
             # Who has our seal is one of our nodes, and reads segments in any profile.
             host_api.note_reads_segments(self.link)
             if self.url.scheme == "mqtt":
-                carrier: Transport = self._brokers.client(self.url).transport_of(seal)
-            else:
-                carrier = self._open_serial()
+                self._mqtt = self._brokers.client(self.url).transport_of(seal)
+            carrier: Transport = self._mqtt or self._open_serial()
             # After a loss the peer must hear of it, also when there is nothing else to say.
             self._hold = Hold(seal) if self.live.lost else None
             transport = key_carrier = KeyCarrier(carrier, seal, clock.now_ms, self._seal_buf)
@@ -133,7 +143,7 @@ class Line:
         return open_serial(self.url, self.url.frame_size_max)
 
     def _follow_broker(self) -> None:
-        client = self._brokers.client(self.url)
+        client = self._client = self._client or self._brokers.client(self.url)
         if client.up:
             self._set_state(UP, "")
             return
@@ -164,7 +174,7 @@ class Line:
         self._unsent = 0
         if self._transport is not None:
             self._transport.close()
-            self._transport = self._sealed = None
+            self._transport = self._sealed = self._mqtt = None
             self._damaged = 0
 
     def instruct(self, issuer: "Issuer | None") -> None:
@@ -176,16 +186,25 @@ class Line:
         """What to wait on for incoming frames; None while there is nothing."""
         return self._transport.poll_object if self._transport is not None else None
 
-    def wait_ms(self, now_ms: int) -> int:
-        """How long the line may be left alone if nothing comes in."""
+    def wait_ms(self, now_ms: int, turned_ms: int) -> int:
+        """How long the line may be left alone if nothing comes in.
+
+        turned_ms: when `hand_out` was called last.
+        """
         if self._transport is None:
             return max(0, self._retry_ms - elapsed_ms(now_ms, self._retry_from_ms))
-        return RETRY_MS_MAX
+        if self.busy:
+            return BUSY_MS
+        if self.is_held:
+            return HELD_MS
+        if self.state != UP:
+            return RETRY_MS_MAX
+        return min(RETRY_MS_MAX, self._link_wait_ms - elapsed_ms(now_ms, turned_ms))
 
     def take_in(self, now_ms: int) -> bool:
         """Hand frames that arrived to the node; True when more may wait."""
         transport = self._transport
-        if transport is None:
+        if transport is None or self._is_silent(now_ms):
             return False
         for _ in range(FRAMES_PER_TURN_MAX):
             size = transport.receive_into(self._frame_in)
@@ -208,18 +227,44 @@ class Line:
                 self.seal.settle()
         return True
 
+    def _is_silent(self, now_ms: int) -> bool:
+        """Whether nothing came, and the seal was looked at shortly before: an agent has many
+        lines, and few of them hear something at once.
+        """
+        if self._mqtt is None or self._mqtt.may_receive:
+            return False
+        if elapsed_ms(now_ms, self._looked_ms) < LOOK_MS:
+            return True
+        self._looked_ms = now_ms
+        return False
+
     def _count_damaged(self, transport: Transport) -> None:
         self.link.damaged(transport.damaged - self._damaged)
         self._damaged = transport.damaged
 
     def hand_out(self, now_ms: int) -> bool:
-        """Send what the node has due for the peer; True when more may be due now."""
+        """Send what the node has due for the peer; True when more may be due now.
+
+        A link with nothing due is not polled: an agent has many, and few of them are due at once.
+        """
         transport = self._transport
         if transport is None or self.state != UP:
             return False
         if self._hold is not None and not self._hold.is_over():
             return False
         self._hold = None
+        if not self._unsent and not self._is_due(now_ms):
+            return False
+        is_more = self._send_due(transport, now_ms)
+        self._link_wait_ms = self.link.wake_ms(now_ms)
+        return is_more
+
+    def _is_due(self, now_ms: int) -> bool:
+        """Whether the link may have a frame; its clock goes on in `Member.epoch`, too."""
+        self._link_wait_ms = self.link.wake_ms(now_ms)
+        return not self._link_wait_ms
+
+    def _send_due(self, transport: Transport, now_ms: int) -> bool:
         for _ in range(FRAMES_PER_TURN_MAX):
             if transport.pending_size:
                 return False  # a frame that is sealed and then refused costs a number of its epoch

@@ -65,10 +65,6 @@ from drupelet_transports.common.url import parse_url
 # An agent with nothing to do wakes this often: to look for letters of who does not say so, and for
 # sticks in folders that nothing is mounted on.
 LOOK_MS = 1000
-# A carrier that was full is tried again after this.
-BUSY_MS = 5
-# While a peer's answer is waited for after a loss, our status is made due again this often.
-HELD_MS = 200
 # The node's state is saved this often: that takes as long as a few messages, and what a crash
 # forgets of it is told to the client and to the peers again. A turn comes within LOOK_MS.
 SAVE_MS = 500
@@ -331,7 +327,7 @@ class Agent:
         for line in self.carriers:
             more |= line.hand_out(now_ms)
         self._save(now_ms)
-        return 0 if more else self._wait_ms(clock.now_ms())
+        return 0 if more else self._wait_ms(clock.now_ms(), now_ms)
 
     def _save(self, now_ms: int) -> None:
         """Make the turn's messages durable, and the node's own state now and then."""
@@ -341,7 +337,8 @@ class Agent:
         self._saved_ms = now_ms
         self.member.save(now_ms)
 
-    def _wait_ms(self, now_ms: int) -> int:
+    def _wait_ms(self, now_ms: int, turned_ms: int) -> int:
+        """How long to sleep; turned_ms: when the turn began."""
         waits = [
             LOOK_MS - elapsed_ms(now_ms, self._looked_ms),
             self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms),
@@ -352,14 +349,7 @@ class Agent:
         waits.append(self.brokers.wait_ms(now_ms))
         if self.handler is not None:
             waits.append(self.handler.wait_ms(now_ms))
-        for line in self.carriers:
-            waits.append(line.wait_ms(now_ms))
-            if line.busy:
-                waits.append(BUSY_MS)
-            elif line.is_held:
-                waits.append(HELD_MS)
-            elif line.state == UP:
-                waits.append(line.link.wake_ms(now_ms))
+        waits += [line.wait_ms(now_ms, turned_ms) for line in self.carriers]
         return max(0, min(waits))
 
     # --- events ---

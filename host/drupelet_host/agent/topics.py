@@ -203,6 +203,10 @@ class SharedLine(Line):
             carrier = Multicast(url.host, url.port, url.options.get("interface", ""))
         return SealedTopic(carrier, self.keys.keys, clock.now_ms, self._seal_buf)
 
+    def _is_due(self, now_ms: int) -> bool:  # noqa: ARG002 - it is polled in any case
+        """Always: nothing but a poll turns the clock of a topic or channel."""
+        return True
+
     def status(self) -> SharedReport:
         """What is said of it."""
         return SharedReport(**self._said())

@@ -2,6 +2,7 @@
 
 Two homes with agents as processes, a broker in a process of its own, a folder as stick; links are
 sealed and stores as durable as they are shipped. Publishing is part of stick-write and mqtt-live.
+`load` has many homes: see `agent_load`.
 """
 
 import contextlib
@@ -9,18 +10,24 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from drupelet_tools.bench import agent_plain
 from drupelet_tools.bench.agent_home import AGENT, AgentHome, open_broker, open_pair
+from drupelet_tools.bench.agent_load import LoadPlan
+from drupelet_tools.bench.agent_load import measure as measure_load
+from drupelet_tools.bench.agent_meter import Meter
 from drupelet_tools.bench.columns import AGENT as COLUMNS
 from drupelet_tools.bench.columns import Row
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.mqtt_anchor import CountingProxy
 from drupelet_tools.bench.table import Table
 
-WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start", "idle", "log", "put")
+WORKS = (
+    "stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start", "idle", "log", "put",
+    "load",
+)  # fmt: skip
 # Until the agents have what they need to say to each other without a message.
 _MESSAGES_FIRST = 1
 # The agents have told each other all that they do not tell twice.
@@ -35,43 +42,8 @@ class Plan:
     messages: int = 10_000
     body: int = 100
     idle_s: float = 600.0
+    load: LoadPlan = field(default_factory=LoadPlan)
     command: Sequence[str] = AGENT
-
-
-class _Meter:
-    """CPU time of agents and wall time since this meter was made.
-
-    Of an agent that starts later, all of its CPU time counts.
-    """
-
-    def __init__(self, *homes: AgentHome) -> None:
-        self._homes = homes
-        self._before_s = {home.name: home.cpu_s for home in homes}
-        self._written_before = {home.name: home.written_bytes for home in homes}
-        self._wakes_before = {home.name: home.wakes for home in homes}
-        self._started_s = time.monotonic()
-
-    def row(self, work: str, messages: int, size: int | None) -> Row:
-        """The row so far. size: bytes on the carrier."""
-        wall_s = time.monotonic() - self._started_s
-        cpu_s = sum(home.cpu_s - self._before_s[home.name] for home in self._homes)
-        homes = self._homes
-        written = max((h.written_bytes - self._written_before[h.name] for h in homes), default=0)
-        wakes = max((h.wakes - self._wakes_before[h.name] for h in homes), default=0)
-        return {
-            "work": work,
-            "messages": messages,
-            "cpu_s": round(cpu_s, 2),  # as fine as the system counts it
-            "wall_s": round(wall_s, 2),
-            "messages_per_s": round(messages / wall_s, 1),
-            "bytes_per_message": None if size is None else round(size / messages, 1),
-            "rss_mb": round(max((home.peak_mb for home in self._homes), default=0.0), 1),
-            "ratio": None,
-            "plain_cpu_s": None,
-            "plain_wall_s": None,
-            "write_kb": round(written / 1024, 1),
-            "wakes_per_s": round(wakes / wall_s, 2),
-        }
 
 
 def _beside(row: Row, plain_cpu_s: float, plain_wall_s: float | None) -> Row:
@@ -102,6 +74,8 @@ def measure(plan: Plan, progress: Callable[[str], None]) -> Iterator[Row]:
         if "idle" in plan.works:
             yield bench.idle()
         yield from bench.commands()
+        if "load" in plan.works:
+            yield measure_load(plan.load, Path(name) / "load", progress)
 
 
 class _Bench:
@@ -135,7 +109,7 @@ class _Bench:
             for work, home in (("stick-write", a), ("stick-read", b)):
                 self._progress(work)
                 home.start()
-                meter = _Meter(home)
+                meter = Meter(home)
                 if home is a:
                     a.post(self._payloads)
                 report = home.visit(stick)
@@ -159,7 +133,7 @@ class _Bench:
                 b.start()
                 a.post(self._payloads[:_MESSAGES_FIRST])
                 a.settle()
-                meter, before = _Meter(a, b), proxy.bytes
+                meter, before = Meter(a, b), proxy.bytes
                 a.post(self._payloads[_MESSAGES_FIRST:])
                 a.settle()
                 b.wait_for_deliveries(len(self._payloads))
@@ -179,7 +153,7 @@ class _Bench:
                 a.start()
                 a.post(self._payloads)
                 b.start()
-                meter, before = _Meter(a, b), proxy.bytes
+                meter, before = Meter(a, b), proxy.bytes
                 a.settle()
                 b.wait_for_deliveries(len(self._payloads))
                 row = meter.row("mqtt-backlog", len(self._payloads), proxy.bytes - before)
@@ -207,7 +181,7 @@ class _Bench:
             home.start()
             home.post(self._payloads)
             home.stop()
-            meter = _Meter(home)
+            meter = Meter(home)
             home.start()
             row = meter.row("start", self._plan.messages, None)
             self._check(home)
@@ -228,7 +202,7 @@ class _Bench:
                     continue
                 self._progress(work)
                 home.run(work, *words)  # compiles the modules that it needs
-                meter = _Meter()
+                meter = Meter()
                 usage, printed = home.run(work, *words)
                 # A line for each message, and above them the names of the columns.
                 if work == "log" and printed.read_bytes().count(b"\n") != count + 1:
@@ -252,7 +226,7 @@ class _Bench:
             a.settle()
             b.wait_for_deliveries(_MESSAGES_FIRST)
             time.sleep(min(_CALM_S, self._plan.idle_s))
-            meter = _Meter(a, b)
+            meter = Meter(a, b)
             time.sleep(self._plan.idle_s)
             return meter.row("idle", 0, None)
 

@@ -1,4 +1,4 @@
-"""Two homes with agents as processes, for `drupelet bench agent`, and the broker between them."""
+"""Homes with agents as processes, for `drupelet bench agent`, and the broker between them."""
 
 import contextlib
 import os
@@ -27,24 +27,27 @@ from drupelet_tools.sim.broker import BrokerMissing, Mosquitto
 
 # The agent as it is shipped; a profiler may stand in front of the module.
 AGENT: Sequence[str] = (sys.executable, "-m", "drupelet_host")
+GROUP = "bench"
 IDS = {"a": b"\xa0\0\0\1", "b": b"\xb0\0\0\2"}
 # Of the readings, which come first among a member's groups.
-_READINGS = 1
+READINGS = 1
 _LOOK_S = 0.02
 _STEP_S_MAX = 900.0
 _STOP_S_MAX = 30.0
-_TAG_SIZE = 8
+TAG_SIZE = 8
 _OUTBOX = "INSERT INTO outbox (timestamp, payload) VALUES (?, ?)"
 _BODIES = "SELECT count(*), count(DISTINCT id) FROM log WHERE member_group = ? AND state = 1"
 
 
-def wait_for(fact: Callable[[], Any], what: str, wait_s: float = _STEP_S_MAX) -> Any:  # noqa: ANN401
+def wait_for(
+    fact: Callable[[], Any], what: str, wait_s: float = _STEP_S_MAX, look_s: float = _LOOK_S
+) -> Any:  # noqa: ANN401
     """Look until `fact()` is true and return it; BenchError when that takes longer."""
     until_s = time.monotonic() + wait_s
     while not (value := fact()):
         if time.monotonic() > until_s:
             raise BenchError(f"no {what} within {wait_s:.0f} s")
-        time.sleep(_LOOK_S)
+        time.sleep(look_s)
     return value
 
 
@@ -72,32 +75,37 @@ class AgentHome:
     """A home and the agent on it."""
 
     def __init__(
-        self, folder: Path, name: str, other: str, url: str, command: Sequence[str]
+        self, folder: Path, name: str, id: bytes, peers: Sequence[Peer], command: Sequence[str]
     ) -> None:
-        peer = Peer(other, IDS[other], url)
         self.path = folder / name
-        self.id = IDS[name]
+        self.id = id
         self.name = name
-        self._other = IDS[other]
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        config.create(Config(self.path, name, self.id, "bench", peers=(peer,)))
+        config.create(Config(self.path, name, id, GROUP, peers=tuple(peers)))
         self._printed = self.path / "printed.txt"
 
-    @property
-    def keys(self) -> provision.HomeKeys:
-        """Where the keys for the other home go."""
-        return provision.HomeKeys(self.path / "keys", self.id, self._other)
+    def keys_for(self, peer_id: bytes) -> provision.HomeKeys:
+        """Where the keys for a peer go."""
+        return provision.HomeKeys(self.path / "keys", self.id, peer_id)
 
     # --- the agent's process ---
 
     def start(self) -> None:
         """Start the agent, and return when it has begun to serve."""
+        self.launch()
+        self.wait_until_serving()
+
+    def launch(self) -> None:
+        """Start the agent, and do not wait for it."""
         with self._printed.open("wb") as out:
             self._process = subprocess.Popen(
                 [*self._command, "agent", "--home", str(self.path), "--wait"],
                 stdout=out, stderr=subprocess.STDOUT, env=self._environment(),
             )  # fmt: skip
+
+    def wait_until_serving(self) -> None:
+        """Return when the agent has begun to serve."""
         wait_for(self._is_serving, f"start of the agent of {self.name}")
 
     def _environment(self) -> dict[str, str]:
@@ -167,7 +175,8 @@ class AgentHome:
     # --- what goes in and what is there ---
 
     @contextlib.contextmanager
-    def _store(self) -> Iterator[sqlite3.Connection]:
+    def open_store(self) -> Iterator[sqlite3.Connection]:
+        """The home's store, also while the agent is up."""
         connection = database.connect(self.path / "store.db")
         try:
             yield connection
@@ -176,7 +185,7 @@ class AgentHome:
 
     def post(self, payloads: Sequence[bytes]) -> None:
         """Leave messages for the agent as fast as it takes them, until it has the last one."""
-        with self._store() as store:
+        with self.open_store() as store:
             at = 0
             while at < len(payloads):
                 # One transaction: the bench does not measure what commits cost the poster.
@@ -209,8 +218,8 @@ class AgentHome:
 
     def check_log(self, count: int) -> None:
         """Raise BenchError unless the log has exactly so many messages, each once."""
-        with self._store() as store:
-            rows = tuple(store.execute(_BODIES, (_READINGS,)).fetchone())
+        with self.open_store() as store:
+            rows = tuple(store.execute(_BODIES, (READINGS,)).fetchone())
         if rows != (count, count):
             raise BenchError(f"{self.name} has {rows[1]} of {count} messages, {rows[0]} rows")
 
@@ -234,11 +243,12 @@ def open_pair(
 ) -> Iterator[tuple[AgentHome, AgentHome]]:
     """Homes `a` and `b` in a new folder, with keys for each other; their agents end with it."""
     os.mkdir(folder)
+    a, b = IDS["a"], IDS["b"]
     homes = (
-        AgentHome(folder, "a", "b", urls[0], command),
-        AgentHome(folder, "b", "a", urls[1], command),
+        AgentHome(folder, "a", a, [Peer("b", b, urls[0])], command),
+        AgentHome(folder, "b", b, [Peer("a", a, urls[1])], command),
     )
-    provision.provision(homes[0].keys, homes[1].keys, _TAG_SIZE, issuer=True)
+    provision.provision(homes[0].keys_for(b), homes[1].keys_for(a), TAG_SIZE, issuer=True)
     try:
         yield homes
     finally:

@@ -221,14 +221,18 @@ AGENT = (
            " the other one's visit; mqtt-live: posted to one agent while both are up;"
            " mqtt-backlog: posted before the other one came; start: until an agent serves that has"
            " so many; idle: both are up for --idle-minutes and nobody has anything to send; log:"
-           " a command shows them as text; put: a command leaves one",
+           " a command shows them as text; put: a command leaves one; load: --devices publish"
+           " --per-second together for --load-minutes, each a member of its home's group, while"
+           " the broker is killed and started again",
            text=True),
     Column("messages", "messages, of 100 bytes each"),
-    Column("cpu_s", "CPU seconds of the agents; mqtt: of both"),
-    Column("wall_s", "seconds; mqtt: until the sender knows that all arrived"),
+    Column("cpu_s", "CPU seconds of the agents; mqtt, load: of all"),
+    Column("wall_s", "seconds; mqtt, load: until the senders know that all arrived, and load: the"
+           " other devices of each home have them, too"),
     Column("messages_per_s", "messages / wall_s", "per second"),
     Column("bytes_per_message", "stick: bytes of all files on it afterwards; mqtt: between the"
-           " sender and the broker, both directions", "B/message"),
+           " sender and the broker, both directions; load: of all devices, with the copies that"
+           " those of a home get of each other's messages", "B/message"),
     Column("rss_mb", "highest resident memory of an agent since it started", "MB"),
     Column("ratio", "cpu_s / plain_cpu_s"),
     Column("plain_cpu_s", "CPU seconds of the plain peer in the same run, for as many messages:"
@@ -239,6 +243,11 @@ AGENT = (
            " one that wrote more", "KB written"),
     Column("wakes_per_s", "voluntary context switches of an agent for each second, of the one that"
            " woke more often", "wakes/s"),
+    Column("devices", "load: devices, each with a connection of its own"),
+    Column("homes", "load: homes that they are divided among, each with an agent"),
+    Column("restarts", "load: how often the broker was killed and started again"),
+    Column("rss_growth_mb", "load: by how much the highest resident memory of an agent grew after"
+           " the first tenth of the time, of the one that grew most", "MB more"),
 )  # fmt: skip
 
 

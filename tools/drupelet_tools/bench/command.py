@@ -14,6 +14,7 @@ import typer
 
 from drupelet_host.cli import extras
 from drupelet_host.cli.common import path
+from drupelet_host.home.config import PEERS_CONFIGURED_MAX
 from drupelet_tools.bench.columns import (
     AGENT,
     ANEW,
@@ -272,21 +273,43 @@ def agent(
     work: Annotated[
         list[str] | None,
         typer.Option(
-            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start, idle, log, put;"
+            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start, idle, log, put, load;"
             " may be repeated.",
             show_default=False,
         ),
     ] = None,
     messages: Annotated[int, typer.Option(min=2, max=100_000, help="Of each work.")] = 10_000,
     idle_minutes: Annotated[float, typer.Option(min=0.01, help="Of the work idle.")] = 10.0,
+    devices: Annotated[int, typer.Option(min=1, max=10_000, help="Of the work load.")] = 1000,
+    per_home: Annotated[
+        int,
+        typer.Option(
+            min=1, max=PEERS_CONFIGURED_MAX, help="Devices of one home, of the work load."
+        ),
+    ] = PEERS_CONFIGURED_MAX,
+    per_second: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="Messages that all devices publish together, of the work load."
+        ),
+    ] = 100.0,
+    load_minutes: Annotated[
+        float, typer.Option(min=0.01, help="How long they publish, of the work load.")
+    ] = 10.0,
+    restarts: Annotated[
+        int,
+        typer.Option(min=0, max=100, help="How often the broker is killed, of the work load."),
+    ] = 3,
     as_json: AsJson = False,
 ) -> None:
     """See `help` above."""
     from drupelet_tools.bench import agent as agent_bench
+    from drupelet_tools.bench.agent_load import LoadPlan
     from drupelet_tools.bench.table import show
 
     works = _pick("--work", work or (), agent_bench.WORKS, str)
-    plan = agent_bench.Plan(works, messages, idle_s=idle_minutes * 60)
+    load = LoadPlan(devices, per_home, per_second, load_minutes * 60, restarts)
+    plan = agent_bench.Plan(works, messages, idle_s=idle_minutes * 60, load=load)
     try:
         rows = list(agent_bench.measure(plan, _progress))
     except BenchError as error:

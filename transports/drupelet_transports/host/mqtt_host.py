@@ -81,6 +81,7 @@ class MqttClient:
         self._packet_size_max = _PACKET_SIZE_MAX
         self._state = "down"
         self._lost = False
+        self.is_drained = False  # since the last `maintain`, the socket had no more to read
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
@@ -206,11 +207,13 @@ class MqttClient:
 
     def pump(self) -> None:
         """Write and read what is possible without waiting."""
+        self.is_drained = False
         if self._paho.want_write():
             self._paho.loop_write()
         for _ in range(_PACKETS_PER_CALL):
             sock = self._paho.socket()
             if sock is None or not _readable(sock):
+                self.is_drained = True
                 break
             tls = self._access.context is not None
             if self.connecting and not tls and mqtt_access.said_tls(sock):
@@ -375,8 +378,8 @@ class MqttTransport(Transport):
         """The size of one frame from the peer, 0 for none, E_CLOSED after `close`."""
         if self._client is None or self._client._state == "closed":
             return E_CLOSED
-        if not self._frames:
-            self._client.pump()
+        if not self._frames and not self._client.is_drained:
+            self._client.pump()  # not for each of a host's peers: a look costs a system call
         self.pending_size = self._client.pending_size
         if not self._frames:
             return 0
@@ -384,6 +387,11 @@ class MqttTransport(Transport):
         frame[: len(data)] = data
         self.last_wire_size = self._wire_size(len(data))
         return len(data)
+
+    @property
+    def may_receive(self) -> bool:
+        """Whether `receive_into` may return more than 0 before the next `MqttClient.maintain`."""
+        return bool(self._frames) or (self._client is not None and not self._client.is_drained)
 
     def close(self) -> None:
         """Stop serving this peer; the shared connection stays."""
