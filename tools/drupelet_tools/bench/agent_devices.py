@@ -22,6 +22,7 @@ from pathlib import Path
 from drupelet import host_api
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.base.time_ms import elapsed_ms
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import BATCH, CARRIER_MQTT, EVENT_MESSAGE, SHARED, Node
 from drupelet.seal.record import RECORD_SIZE
@@ -42,6 +43,8 @@ _FILES_SIZE = 2 * SEGMENTS_MAX * SEGMENT_SIZE
 # More RAM than a board has: a search of its log would take most of this machine's time.
 _FILTER_SIZE = 8192
 _RECENT_MAX = 256
+# A save lets the log reclaim what everybody has; a board does it with each reading.
+_SAVE_MS = 5000
 # A log that is full is tried again after this.
 _AGAIN_S = 1.0
 # No wait of a device is longer, which bounds the queue: a wait stays in it until it is over.
@@ -140,6 +143,7 @@ class Device:
         self._frame_in = bytearray(FRAME_SIZE_MAX)
         self._frame_out = bytearray(self._transport.frame_size_max)
         self._unsent = 0
+        self._saved_ms = now_ms
         self._was_up = False
         self.bytes = 0  # of MQTT packets with frames, both ways
 
@@ -170,6 +174,9 @@ class Device:
         if self.published < self.own_max and now_s >= self.publish_s:
             self._publish(now_ms)
         self._take_events()
+        if elapsed_ms(now_ms, self._saved_ms) >= _SAVE_MS:
+            self._saved_ms = now_ms
+            self._node.save(now_ms)
         wait_ms: float = self._send(now_ms)
         if self.published < self.own_max:
             wait_ms = min(wait_ms, max(0.0, 1000 * (self.publish_s - now_s)))
@@ -198,7 +205,6 @@ class Device:
         self._author.published(handle)
         self.published += 1
         self.publish_s += self._period_s
-        self._node.save(now_ms)  # as a board does after each reading
 
     def _take_events(self) -> None:
         node = self._node
@@ -252,7 +258,7 @@ class Devices:
             if sys.stdin.fileno() in fds:
                 self._obey(sys.stdin.readline().strip())
             now_s = time.monotonic()
-            while self._queue[0][0] <= now_s:
+            while self._queue and self._queue[0][0] <= now_s:
                 due_s, at = heapq.heappop(self._queue)
                 if due_s == self._due_s[at]:  # else it was served since
                     ready.add(at)
