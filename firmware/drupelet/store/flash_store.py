@@ -143,12 +143,11 @@ class FlashStore:
         self.id = bytearray(ID_SIZE)
         self.timestamp = bytearray(TIMESTAMP_SIZE)
         self.group = self.source = self.size = self.state = 0
-        self.edges_size = 0  # of a deleted message
-        self.missing = 0  # sharers that may lack it, the bits given to `entomb`
+        # Of a deleted message; `missing`: the sharers that may lack it, as given to `entomb`.
+        self.edges_size = self.missing = 0
         self.private = False  # it is not shared, or was not when it was deleted
-        self._body = 0
         self._stamp = bytearray(TIMESTAMP_SIZE)
-        self.refused = self.duplicates = 0
+        self._body = self.refused = self.duplicates = 0
         # Methods of the port that are implemented elsewhere.
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
