@@ -6,7 +6,9 @@
 import contextlib
 import io
 import json
+import math
 import re
+import select
 import struct
 import termios
 import time
@@ -30,6 +32,8 @@ _BOOT_S_MAX = 20.0
 _TRIES = 5
 # A node that is told to leave its cable writes its state first.
 _LEAVE_S = 0.5
+# Who has shown a prompt and says nothing for so long waits for us; so often it is looked at.
+_SILENT_S, _LOOK_S = 0.1, 0.01
 # Ends a node whose console carries frames (firmware/boards/console_line.py).
 _ESCAPE = b"\x00\x03\x03\x00"
 _CTRL_B, _CTRL_D = b"\r\x02", b"\x04"
@@ -38,6 +42,44 @@ _CTRL_C_B, _ENTER, _PROMPT = b"\x03\x02", b"\r", b">>> "
 _SHOWN_CHARACTERS_MAX = 160
 _OS_ERROR = re.compile(r"OSError: (?:\[Errno )?([0-9]+)")
 _WENT = (OSError, serial.SerialException, termios.error, struct.error, IndexError)
+
+
+class _Transport(SerialTransport):  # type: ignore[misc]  # of a library without types
+    """Goes on as soon as the board answers: mpremote's own looks a hundred times a second."""
+
+    def read_until(
+        self, _size: int, ending: bytes, timeout: float | None = 10,
+        data_consumer: Callable[[bytes], None] | None = None,
+        timeout_overall: float | None = None,
+    ) -> bytes:  # fmt: skip
+        """As mpremote's: what came until `ending`, or until a time is over.
+
+        data_consumer: takes each byte; only the last one is returned then.
+        """
+        port: Any = self.serial
+        try:
+            port.fileno()
+        except io.UnsupportedOperation:  # of a port that is no file here
+            whole: bytes = super().read_until(
+                1, ending, timeout, data_consumer, timeout_overall
+            )  # fmt: skip
+            return whole
+        data = b""
+        heard_s = time.monotonic()
+        end_s = math.inf if timeout_overall is None else heard_s + timeout_overall
+        silent_s = math.inf if timeout is None else timeout
+        while not data.endswith(ending):
+            left_s = min(end_s, heard_s + silent_s) - time.monotonic()
+            if not select.select([port], [], [], min(max(left_s, 0.0), _ANSWER_S_MAX))[0]:
+                if left_s <= 0:
+                    break
+                continue
+            new = port.read(1)
+            if data_consumer is not None:
+                data_consumer(new)
+            data = new if data_consumer is not None else data + new
+            heard_s = time.monotonic()
+        return data
 
 
 class BoardRepl:
@@ -53,7 +95,7 @@ class BoardRepl:
         """A port that a program has just let go of may take a moment; raises FlashError."""
         for left in reversed(range(_TRIES)):
             try:
-                return SerialTransport(self.device, timeout=_ANSWER_S_MAX)
+                return _Transport(self.device, timeout=_ANSWER_S_MAX)
             except (TransportError, ValueError, termios.error):
                 if not left:
                     break
@@ -101,12 +143,23 @@ class BoardRepl:
         end_s = time.monotonic() + _BOOT_S_MAX
         while time.monotonic() < end_s:
             self.port.write(_ESCAPE + _CTRL_C_B + _ENTER)
-            time.sleep(_LEAVE_S)
-            last = b""
-            while (waiting := self.port.in_waiting) and time.monotonic() < end_s:
-                last = (last + self.port.read(waiting))[-len(_PROMPT) :]
-            if last == _PROMPT:
+            if self._is_at_prompt(end_s):
                 return
+
+    def _is_at_prompt(self, end_s: float) -> bool:
+        """Take what the board says until it waits at its prompt; False: not within _LEAVE_S."""
+        last = b""
+        heard_s = time.monotonic()
+        leave_s = heard_s + _LEAVE_S
+        while (now_s := time.monotonic()) < end_s:
+            if waiting := self.port.in_waiting:
+                last = (last + self.port.read(waiting))[-len(_PROMPT) :]
+                heard_s = now_s
+            elif now_s >= (heard_s + _SILENT_S if last == _PROMPT else leave_s):
+                break
+            else:
+                time.sleep(_LOOK_S)
+        return last == _PROMPT
 
     def _agree(self) -> None:
         """Have the board's answers belong to our questions: what it said before may come late."""
@@ -122,7 +175,7 @@ class BoardRepl:
         """Start the interpreter anew, main.py included; the prompt is left."""
         try:
             self.port.write(_CTRL_B)
-            time.sleep(_LEAVE_S)
+            self._is_at_prompt(time.monotonic() + _LEAVE_S)
             self.port.reset_input_buffer()
             self.port.write(_CTRL_D)
             self.port.flush()
