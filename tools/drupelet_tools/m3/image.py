@@ -5,6 +5,7 @@ objects of MicroPython itself stay beside it: an image with another set takes se
 """
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -43,8 +44,9 @@ def choice(name: str) -> Choice:
     return Choice(name, carriers=() if name == "full" else ("serial-sealed",), board="qemu")
 
 
+@functools.cache
 def image(name: str) -> Path:
-    """The image with the firmware set `name`, an ELF file. Raises BuildError."""
+    """The image with a firmware set, an ELF file, made once a process. Raises BuildError."""
     with tempfile.TemporaryDirectory() as folder:
         frozen = Path(folder)
         build_set(frozen, ARCH, choice(name), in_place=True)
