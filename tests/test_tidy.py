@@ -17,6 +17,7 @@ from drupelet_tools import docs
 from drupelet_tools.bench import rooms
 from drupelet_tools.bench.house import House
 from drupelet_tools.flash.build import is_host_only
+from drupelet_tools.flash.nodes import walk, without_collections
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = "firmware/drupelet"
@@ -95,6 +96,7 @@ def sources(*folders: str) -> list[Path]:
 
 
 @cache
+@without_collections()
 def parsed(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
     return ast.parse(path.read_text("utf-8"), str(path))
@@ -143,7 +145,7 @@ def test_imports_follow_the_arrows(room: str) -> None:
         [
             f"{where(path, node)}: {room} may not import {name}"
             for path in sources(ROOMS[room])
-            for node in ast.walk(parsed(path))
+            for node in walk(parsed(path))
             for name in imported(node)
             if name.split(".")[0] in later or name == "."
             if "on_board" not in path.parts  # programs for a board's prompt
@@ -161,13 +163,13 @@ def test_boards_import_each_other_in_no_circle() -> None:
     arrows = {
         name: {
             whole
-            for node in ast.walk(parsed(path))
+            for node in walk(parsed(path))
             for module in imported(node)
             for alias in (node.names if isinstance(node, ast.ImportFrom) else [])
             for whole in (module, f"{module}.{alias.name}")
             if whole in paths
         }
-        | {module for node in ast.walk(parsed(path)) for module in imported(node)} & paths.keys()
+        | {module for node in walk(parsed(path)) for module in imported(node)} & paths.keys()
         for name, path in paths.items()
     }
     assert arrows["boards.start"] > {"boards.setup", "boards.ports"}
@@ -265,7 +267,7 @@ def test_imports_of_the_core_nest_no_deeper_than_ten_floors() -> None:
 def own_names(tree: ast.Module) -> set[str]:
     """Return the names that a module gives to what is in its classes."""
     names = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -291,12 +293,12 @@ def reaches(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     own = own_names(tree)
     modules = {
         (alias.asname or alias.name).split(".")[0]
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
+    called = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -390,7 +392,7 @@ def test_boards_and_their_carriers_import_only_what_a_board_has() -> None:
 def test_the_core_speaks_the_boards_python() -> None:
     problems = []
     for path in sources("firmware/drupelet", "firmware/boards"):
-        for node in ast.walk(parsed(path)):
+        for node in walk(parsed(path)):
             if isinstance(node, ast.Match | ast.TryStar):
                 problems.append(f"{where(path, node)}: MicroPython has no such statement")
             if isinstance(node, ast.FunctionDef) and node.args.posonlyargs:
@@ -407,7 +409,7 @@ def test_the_core_speaks_the_boards_python() -> None:
 
 def of_test_modules(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
     """Yield each import of a `test_*` module, or of a test, wherever in the file it stands."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -468,7 +470,7 @@ def test_scripts_stop_at_the_first_error() -> None:
 def test_exceptions_are_caught_by_name() -> None:
     problems = []
     for path in sources():
-        for node in ast.walk(parsed(path)):
+        for node in walk(parsed(path)):
             if isinstance(node, ast.ExceptHandler):
                 kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
                 names = {ast.unparse(kind) if kind else "everything" for kind in kinds}
