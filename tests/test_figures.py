@@ -27,6 +27,7 @@ STATED = [
     "64 offers and 64 messages", "168 KiB (172,032 bytes)", "stack has 8,192 bytes",
     "On a Cortex-M3 a frame of 100 bytes", "on a Cortex-M3,", "with 8 of them", "On a 32-bit",
     "An agent that writes 10,000 messages", "in ten minutes", "for 32 million events",
+    "talks with at most 32 peers", "100 a second",
     "8 to 256 million", "(-9)", "After 400 days of 20 devices",
 ]  # fmt: skip
 
@@ -187,6 +188,8 @@ def quotes_of_hosts() -> list[Quote]:
     ratio = {row["work"]: row["ratio"] for row in run("agent")["rows"]}
     before = ", ".join(str(row["ratio"]) for row in run("agent")["runs_before"])
     [idle], [busy] = run("agent-idle")["rows"], run("agent-idle")["runs_before"]
+    [load] = run("agent-load")["rows"]
+    copies = load["messages"] * (load["devices"] / load["homes"] - 1)
     spark = figure("ingest", "work=tables engine=spark", "ratio_to_numpy")
     growth = figure("ingest", "claim='peak memory at 256 M / at 8 M'", "figure", "claims") - 1
     apart = run("ingest")["runs_before"][0]["figure"]
@@ -202,6 +205,13 @@ def quotes_of_hosts() -> list[Quote]:
                f" times a second, and the one that wrote more wrote {idle['write_kb']:.0f} KB"),
         (PAGE, f"woke {busy['wakes_per_s']:.0f} times a second and wrote {busy['write_kb_per_s']}"
                " KB a second."),
+        (PAGE, f"so the {load['devices']:,} devices of a fleet are collected by {load['homes']}"
+               " agents"),
+        (PAGE, f"published {load['messages']:,} messages within ten minutes"),
+        (PAGE, f"which makes {copies / 1e6:.1f} million copies. All agents together took"
+               f" {load['cpu_s']:.0f} CPU seconds; none held more than {load['rss_mb']:.0f} MB,"
+               f" nor grew by more than {load['rss_growth_mb']} MB after the first minute."),
+        (PAGE, f"The last copy was acknowledged after {load['wall_s']:.0f} seconds"),
         (PAGE, f"Spark takes {spark} times the CPU of plain numpy"),
         (PAGE, f"its memory grows by {100 * growth:.0f} % from"),
         (PAGE, f"the two were {100 * apart:.0f} % apart."),

@@ -45,6 +45,9 @@ _FILTER_SIZE = 8192
 _RECENT_MAX = 256
 # A save lets the log reclaim what everybody has; a board does it with each reading.
 _SAVE_MS = 5000
+# What one device takes in before the others have their turn: a device that connects waits for an
+# answer of the broker ten seconds at most.
+_FRAMES_PER_STEP_MAX = 2
 # A log that is full is tried again after this.
 _AGAIN_S = 1.0
 # No wait of a device is longer, which bounds the queue: a wait stays in it until it is over.
@@ -170,7 +173,7 @@ class Device:
             self._unsent = 0
             if self._was_up:
                 self._link.greet()
-        self._receive(now_ms)
+        is_more = self._receive(now_ms)
         if self.published < self.own_max and now_s >= self.publish_s:
             self._publish(now_ms)
         self._take_events()
@@ -180,11 +183,15 @@ class Device:
         wait_ms: float = self._send(now_ms)
         if self.published < self.own_max:
             wait_ms = min(wait_ms, max(0.0, 1000 * (self.publish_s - now_s)))
-        return min(wait_ms, self.client.wait_ms(now_ms), _WAIT_MS_MAX)
+        return 0.0 if is_more else min(wait_ms, self.client.wait_ms(now_ms), _WAIT_MS_MAX)
 
-    def _receive(self, now_ms: int) -> None:
+    def _receive(self, now_ms: int) -> bool:
+        """Take some frames in; True when more may wait."""
         transport = self._transport
-        while (size := transport.receive_into(self._frame_in)) > 0:
+        for _ in range(_FRAMES_PER_STEP_MAX):
+            size = transport.receive_into(self._frame_in)
+            if size <= 0:
+                return False
             self.bytes += transport.last_wire_size
             self._link.received(transport.last_wire_size)
             self._link.receive(self._frame_in, size, now_ms)
@@ -192,6 +199,7 @@ class Device:
                 host_api.forget_holds(self._link)
                 self._node.save(now_ms)
                 self._seal.settle()
+        return True
 
     def _publish(self, now_ms: int) -> None:
         content = payload(self.number, self.published)
