@@ -20,6 +20,8 @@ from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 
 KILLS = 10
+# A board looks for its stick once a second: one that comes back sooner was never away.
+AWAY_S = 1.5
 
 
 def numbers(flash: Path, own: bool = True) -> list[int]:
@@ -115,6 +117,7 @@ def test_a_visit_hands_over_everything(tmp_path: Path, full_image: Path) -> None
                 os.rename(hand, one.folder / "usb")
                 one.wait_for(lambda one=one, before=before: one.visits > before, "visit")
                 os.rename(one.folder / "usb", hand)
+                time.sleep(AWAY_S)
         for one in (left, right):
             one.wait_for(lambda one=one: int(one.status["logged"]) == 100, "100 messages")
     held = judge({"A": board_log(left.flash), "B": board_log(right.flash)})

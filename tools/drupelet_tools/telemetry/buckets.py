@@ -30,6 +30,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.lake import Lake, fill_wall, open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
+from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.period import PeriodHours
 from drupelet_tools.telemetry.place import Place
 from drupelet_tools.telemetry.report_figures import (
@@ -134,6 +135,7 @@ def run(task: Task, render: Render | None, advance: Callable[[int], None] | None
     sweep(FOLDER_PREFIX)
     with TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
         slices = write(Path(folder), lake, slice_of, compared)
+        give_back()
         for done in _each(tasks, slices, render):
             buckets += done
             if advance is not None:
