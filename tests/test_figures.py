@@ -234,7 +234,32 @@ def quotes_of_lakes() -> list[Quote]:
     ]
 
 
-QUOTES = (quotes_of_bytes, quotes_of_contacts, quotes_of_boards, quotes_of_hosts, quotes_of_lakes)
+def quotes_of_fleets() -> list[Quote]:
+    """Of `drupelet bench fleet`."""
+    ingest, report = (row["figure"] for row in run("fleet")["claims"])
+    assert all(row["kept"] for row in run("fleet")["claims"])
+    rows = run("fleet")["rows"]
+    small, large = ({row["work"]: row for row in rows if row["devices"] == size}
+                    for size in sorted({row["devices"] for row in rows}))  # fmt: skip
+    pages = large["report"]
+    devices, days = pages["devices"], pages["device_days"] // pages["devices"]
+    return [
+        (PAGE, f"from {small['report']['devices']:,} devices to {devices:,}, {days} days"
+               f" each, the ingest takes {ingest} times the CPU per device-day, and the report"
+               f" {report} times"),
+        (PAGE, f"The report of {devices:,} devices, an index and {devices // 100:,} pages,"
+               f" took {pages['cpu_s']:,.0f} CPU seconds and"
+               f" {pages['wall_s']:.0f} seconds on two cores; its processes together held at most"
+               f" {pages['peak_mb'] / 1000:.1f} GB. A query of one device took"
+               f" {large['query']['wall_s']:.0f} seconds, of which Spark's start is most:"
+               f" {small['query']['wall_s']:.0f} with the smaller fleet."),
+    ]  # fmt: skip
+
+
+QUOTES = (
+    quotes_of_bytes, quotes_of_contacts, quotes_of_boards, quotes_of_hosts, quotes_of_lakes,
+    quotes_of_fleets,
+)  # fmt: skip
 
 
 def words(text: str) -> str:

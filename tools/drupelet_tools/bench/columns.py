@@ -210,10 +210,10 @@ FLEET = (
     Column("cpu_s", "CPU seconds of the process and all that it started"),
     Column("wall_s", "seconds"),
     Column("peak_mb", "highest memory of the process and all that it started; shared pages count"
-           " for each", "MB"),
-    Column("ms_per_device_day", "cpu_s / device_days, in ms"),
-    Column("in_mb", "size of the logs", "MB"),
-    Column("lake_mb", "size of the lake afterwards", "MB"),
+           " for each", "peak MB"),
+    Column("ms_per_device_day", "cpu_s / device_days, in ms", "ms/device-day"),
+    Column("in_mb", "size of the logs", "logs MB"),
+    Column("lake_mb", "size of the lake afterwards", "lake MB"),
 )  # fmt: skip
 
 AGENT = (
