@@ -63,7 +63,9 @@ def test_commands_arrive_and_stop_is_one(tmp_path: Path) -> None:
     one = child(tmp_path, heard, code)
     one.command("flush")
     wait_for(lambda: bool(heard), "an answer")
+    begun = time.monotonic()
     one.stop()
+    assert time.monotonic() - begun < STOP_S
     assert [event["got"] for _, event in heard] == ["flush", "stop", "end"]
     one.stop()
     one.command("nobody listens")
@@ -92,7 +94,7 @@ def test_one_that_does_not_listen_is_killed_within_a_second(
     wait_for(lambda: bool(heard), "start")
     begun = time.monotonic()
     one.stop()
-    assert STOP_S * 0.9 < time.monotonic() - begun < 3 * STOP_S
+    assert STOP_S * 0.9 < time.monotonic() - begun < STOP_S + 0.5
     assert not one.running
 
 
@@ -105,7 +107,7 @@ def test_five_that_do_not_listen_take_no_longer(tmp_path: Path) -> None:
         kid.ask()
     for kid in kids:
         kid.stop(begun + STOP_S)
-    assert time.monotonic() - begun < 3 * STOP_S, "one after the other they take five times that"
+    assert time.monotonic() - begun < STOP_S + 0.5
 
 
 def test_kill_gives_no_warning(tmp_path: Path) -> None:
