@@ -82,7 +82,7 @@ def test_each_device_is_as_in_one_piece(root):
 def test_no_room_for_temporary_files_is_one_line(root, tmp_path):
     state = lake.open_lake(root)
     with pytest.raises(TelemetryError, match=r"cannot write temporary files: .*TMPDIR") as refused:
-        slices.write(tmp_path / "none", state, {"d0000000": 0}, ())
+        slices.write_slices(tmp_path / "none", state, {"d0000000": 0}, ())
     assert "\n" not in str(refused.value)
 
 

@@ -60,20 +60,20 @@ def root(tmp_path_factory):
 
 
 def test_a_week_is_set_against_the_week_before(root):
-    found = compared(lake.open_lake(root), END_MS, DAYS)
-    assert found["boots"] == [8 * DAYS, 8 * DAYS] and found["long_boots"] == 0
-    fleet = {row["what"]: (row["now"], row["before"]) for row in found["fleet"]}
+    result = compared(lake.open_lake(root), END_MS, DAYS)
+    assert result["boots"] == [8 * DAYS, 8 * DAYS] and result["long_boots"] == 0
+    fleet = {row["what"]: (row["now"], row["before"]) for row in result["fleet"]}
     assert fleet["Devices heard"] == (8, 8)
     assert fleet["Delivered"] == (8 * DAYS * 10, 8 * DAYS * 10)
     assert fleet["Bytes per message"] == pytest.approx((1.5 * 207, 207))
     assert fleet["Latency p50"] == (2, 1)
     assert fleet["Resets by watchdog"] == (1, 0)
-    paired = {row["what"]: row for row in found["paired"]}
+    paired = {row["what"]: row for row in result["paired"]}
     each = paired["bytes per message"]
     assert (each["share"], each["devices"]) == (pytest.approx(0.5), 8)
     assert each["low"] == pytest.approx(0.5) == each["high"]
     assert 0.2 < paired["charge per day, modelled"]["share"] < 0.5
-    assert len(found["devices"]) == 8
+    assert len(result["devices"]) == 8
 
 
 def test_the_page_says_whether_it_costs_more(root, tmp_path):
@@ -88,16 +88,16 @@ def test_the_page_says_whether_it_costs_more(root, tmp_path):
 def test_another_period_is_the_one_that_was_asked_for(root):
     """Up to the end of the first week nothing had risen, and the week before has no boot."""
     state, middle = lake.open_lake(root), END_MS - DAYS * DAY_MS
-    found = compared(state, middle, DAYS)
-    assert found["boots"] == [8 * DAYS, 0] and found["paired"] == []
+    result = compared(state, middle, DAYS)
+    assert result["boots"] == [8 * DAYS, 0] and result["paired"] == []
     halves = compared(state, middle, DAYS / 2)
     assert halves["boots"][0] in (24, 32) and sum(halves["boots"]) == 56
     assert {round(row["share"], 9) for row in halves["paired"]} == {0.0}
 
 
 def test_boots_that_are_longer_than_the_period_are_told(root):
-    found = compared(lake.open_lake(root), END_MS, 0.9)
-    assert found["long_boots"] == sum(found["boots"]) > 0
+    result = compared(lake.open_lake(root), END_MS, 0.9)
+    assert result["long_boots"] == sum(result["boots"]) > 0
 
 
 def test_the_command_takes_the_days(root, tmp_path):

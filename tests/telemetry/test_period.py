@@ -224,7 +224,7 @@ def test_a_part_of_a_fleet_has_the_figures_of_a_lake_of_its_own(fortnight, tmp_p
     folder = tmp_path / "slices"
     folder.mkdir()
     slice_of = {WELL.hex(): 0, PUMP.hex(): 1}
-    parts = slices.write(folder, fortnight, slice_of, comparison.periods_of(now_ms, 7))
+    parts = slices.write_slices(folder, fortnight, slice_of, comparison.periods_of(now_ms, 7))
     devices = fortnight.read_devices()
     view = DevicesView.of(parts, 1, devices.filter(pc.equal(devices["device"], PUMP.hex())))
     part = comparison.compare(view.as_lake, parts.hours(1), FleetPlan(), now_ms, 7)

@@ -23,8 +23,8 @@ COMMAND = [sys.executable, "-m", "drupelet_host", "demo"]
 # What the demo may take on two cores, and the slack of a machine that does other things too.
 RUN_S_MAX = 150
 REFUSAL_S_MAX = 60
-# It takes a second or two, on a loaded machine some; what a demo may wait for takes 30 or more.
-INTERRUPT_S_MAX = 20.0
+INTERRUPT_S_MAX = 2.0
+TRIES = 3
 MARK = "DRUPELET_TEST_MARK"
 
 
@@ -243,8 +243,17 @@ def started(out: Path, mark: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def interrupted(out: Path, moment: str, at_least: int) -> None:
-    """Start a demo, interrupt it once a line with `moment` has come, look at what is left."""
+def slowdown() -> float:
+    """How many times longer than alone a process takes on this machine just now, at least 1."""
+    begun, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < 0.1:
+        pass
+    return max(1.0, (time.monotonic() - begun) / 0.1)
+
+
+def interrupted(out: Path, moment: str, at_least: int) -> bool:
+    """Start a demo, interrupt it once a line with `moment` has come, look at what is left; whether
+    it ended in time."""
     mark = uuid4().hex
     with started(out, mark) as process:
         assert process.stderr is not None
@@ -255,11 +264,12 @@ def interrupted(out: Path, moment: str, at_least: int) -> None:
                 break
         assert moment in seen, seen
         assert len(alive(mark)) >= at_least
+        limit_s = INTERRUPT_S_MAX * slowdown()
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.wait(60)
         took_s = time.monotonic() - begun
-        while (left := alive(mark)) and time.monotonic() - begun < INTERRUPT_S_MAX:
+        while (left := alive(mark)) and time.monotonic() - begun < limit_s:
             time.sleep(0.02)
         said = seen + process.stderr.read()
         assert process.stdout is not None
@@ -267,14 +277,15 @@ def interrupted(out: Path, moment: str, at_least: int) -> None:
     print(f"{moment}: {took_s:.2f} s")
     assert process.returncode == 130, said
     assert left == []
-    assert took_s < INTERRUPT_S_MAX
     assert "Traceback" not in said
     assert "interrupted" in said.splitlines()[-1]
+    return took_s < limit_s
 
 
 def test_ctrl_c_leaves_nothing_behind_and_the_folder_usable(tmp_path: Path) -> None:
     out = tmp_path / "out"
     # The broker is up and boards are not; all are; Spark is on its way up besides.
     for moment, at_least in (("MQTT broker at", 2), ("are up", 7), ("stick was at host", 8)):
-        interrupted(out, moment, at_least)
+        # The machine may have been free when it was measured, and busy then.
+        assert any(interrupted(out, moment, at_least) for _ in range(TRIES)), moment
     assert plan.prepare(out).out == out.resolve()

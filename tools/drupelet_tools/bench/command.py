@@ -5,8 +5,7 @@ What the measurements need is imported when one runs: the agent alone has no com
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -29,7 +28,6 @@ from drupelet_tools.bench.columns import (
     WIRE,
     explain,
 )
-from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.pico.command import pico_cuts
 
 app = typer.Typer(
@@ -41,16 +39,6 @@ app.command("pico-cuts")(pico_cuts)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Choice = TypeVar("_Choice")
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """A benchmark that cannot be made ends with one line."""
-    try:
-        yield
-    except BenchError as error:
-        typer.echo(f"drupelet bench: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _pick(
@@ -150,15 +138,10 @@ def board(
     """See `help` above."""
     from drupelet_tools.bench import boards
     from drupelet_tools.bench.table import show
-    from drupelet_tools.flash.errors import BuildError
 
     rows = []
     for board_name, set_name in _pick("--row", row or (), boards.ROWS, " ".join):
-        try:
-            rows.append(boards.measure(board_name, set_name, _progress))
-        except (BenchError, BuildError) as error:
-            typer.echo(f"drupelet bench: {error}", err=True)
-            raise typer.Exit(1) from None
+        rows.append(boards.measure(board_name, set_name, _progress))
     show(boards.tables(rows), rows, as_json)
 
 
@@ -310,11 +293,7 @@ def agent(
     works = _pick("--work", work or (), agent_bench.WORKS, str)
     load = LoadPlan(devices, per_home, per_second, load_minutes * 60, restarts)
     plan = agent_bench.Plan(works, messages, idle_s=idle_minutes * 60, load=load)
-    try:
-        rows = list(agent_bench.measure(plan, _progress))
-    except BenchError as error:
-        typer.echo(f"drupelet bench: {error}", err=True)
-        raise typer.Exit(1) from None
+    rows = list(agent_bench.measure(plan, _progress))
     show(agent_bench.tables(rows), rows, as_json)
 
 
@@ -382,8 +361,7 @@ def lake(
     from drupelet_tools.bench import lake as lake_bench
     from drupelet_tools.bench.table import show
 
-    with _one_line():
-        rows = list(lake_bench.measure(lake_bench.Plan(days, devices, seed), _progress))
+    rows = list(lake_bench.measure(lake_bench.Plan(days, devices, seed), _progress))
     statements = lake_bench.claims(rows)
     show(lake_bench.tables(rows, statements), rows, as_json, {"claims": statements})
 
@@ -409,8 +387,7 @@ def fleet(
     from drupelet_tools.bench.table import show
 
     plan = fleet_bench.Plan(tuple(devices or fleet_bench.DEVICES), days, seed)
-    with _one_line():
-        rows = list(fleet_bench.measure(plan, _progress))
+    rows = list(fleet_bench.measure(plan, _progress))
     statements = fleet_bench.claims(rows)
     show(fleet_bench.tables(rows, statements), rows, as_json, {"claims": statements})
 

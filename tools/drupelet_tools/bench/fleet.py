@@ -8,10 +8,8 @@ process with all that it starts.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -106,24 +104,9 @@ def _run(work: str, words: Sequence[str | Path], folder: Path) -> Cost:
     begin_s = time.monotonic()
     scratch = folder / "tmp"
     scratch.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-c", *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "TMPDIR": str(scratch)},
-    )  # fmt: skip
-    peak = process_tree.Peak(process.pid)
-    try:
-        output, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise BenchError(f"{work}: not done in {RUN_TIMEOUT_S} s") from None
-    finally:
-        peak.stop()
+    command = [sys.executable, "-c", *map(str, words)]
+    output, peak = process_tree.run(work, command, {"TMPDIR": str(scratch)}, RUN_TIMEOUT_S)
     wall_s = time.monotonic() - begin_s
-    if process.returncode:
-        lines = complaint.strip().splitlines() or ["no reason given"]
-        raise BenchError(f"{work}: {lines[-1]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     shutil.rmtree(scratch)

@@ -7,9 +7,7 @@ sums. CPU seconds are of the whole process tree; starting a session, or importin
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -177,26 +175,10 @@ def _run(
 ) -> tuple[Row, list[list[int]]]:  # fmt: skip
     """One run in a process of its own; its row, and the digest of its tables."""
     out = root / "out"
-    command = [sys.executable, "-m", "drupelet_tools.bench.ingest_engines", engine, corpus, out]
-    process = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "POLARS_MAX_THREADS": "2"},
-    )
-    peak = process_tree.Peak(process.pid)
-    try:
-        output, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise BenchError(f"{engine}: not done in {RUN_TIMEOUT_S} s") from None
-    finally:
-        peak.stop()
-    if process.returncode:
-        lines = complaint.strip().splitlines() or ["no reason given"]
-        raise BenchError(f"{engine}: {lines[-1]}")
+    words = ("-m", "drupelet_tools.bench.ingest_engines", engine, corpus, out)
+    command = [sys.executable, *map(str, words)]
+    env = {"POLARS_MAX_THREADS": "2"}
+    output, peak = process_tree.run(engine, command, env, RUN_TIMEOUT_S)
     result: dict[str, Any] = json.loads(output.splitlines()[-1])
     if result["events"] != counts["events"]:
         raise BenchError(f"{engine}: {result['events']:,} of {counts['events']:,} events read")

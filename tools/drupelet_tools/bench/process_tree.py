@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from drupelet_tools.bench.errors import BenchError
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -117,3 +121,30 @@ class Peak:
         """End watching; `mb` and `jvm_mb` are the highest that were seen."""
         self._stop.set()
         self._thread.join()
+
+
+def run(
+    name: str, words: Sequence[str], env: Mapping[str, str], timeout_s: int
+) -> tuple[str, Peak]:
+    """Run a command to its end; what it printed, and the memory that it and its children took.
+
+    Raises:
+        BenchError: it failed, or is not done in time; `name` is what it is called there.
+    """
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env},
+    )  # fmt: skip
+    peak = Peak(process.pid)
+    try:
+        output, complaint = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise BenchError(f"{name}: not done in {timeout_s} s") from None
+    finally:
+        peak.stop()
+    if process.returncode:
+        lines = complaint.strip().splitlines() or ["no reason given"]
+        raise BenchError(f"{name}: {lines[-1]}")
+    return output, peak

@@ -6,9 +6,7 @@
 import contextlib
 import io
 import json
-import math
 import re
-import select
 import struct
 import termios
 import time
@@ -44,44 +42,6 @@ _OS_ERROR = re.compile(r"OSError: (?:\[Errno )?([0-9]+)")
 _WENT = (OSError, serial.SerialException, termios.error, struct.error, IndexError)
 
 
-class _Transport(SerialTransport):  # type: ignore[misc]  # of a library without types
-    """Goes on as soon as the board answers: mpremote's own looks a hundred times a second."""
-
-    def read_until(
-        self, _size: int, ending: bytes, timeout: float | None = 10,
-        data_consumer: Callable[[bytes], None] | None = None,
-        timeout_overall: float | None = None,
-    ) -> bytes:  # fmt: skip
-        """As mpremote's: what came until `ending`, or until a time is over.
-
-        data_consumer: takes each byte; only the last one is returned then.
-        """
-        port: Any = self.serial
-        try:
-            port.fileno()
-        except io.UnsupportedOperation:  # of a port that is no file here
-            whole: bytes = super().read_until(
-                1, ending, timeout, data_consumer, timeout_overall
-            )  # fmt: skip
-            return whole
-        data = b""
-        heard_s = time.monotonic()
-        end_s = math.inf if timeout_overall is None else heard_s + timeout_overall
-        silent_s = math.inf if timeout is None else timeout
-        while not data.endswith(ending):
-            left_s = min(end_s, heard_s + silent_s) - time.monotonic()
-            if not select.select([port], [], [], min(max(left_s, 0.0), _ANSWER_S_MAX))[0]:
-                if left_s <= 0:
-                    break
-                continue
-            new = port.read(1)
-            if data_consumer is not None:
-                data_consumer(new)
-            data = new if data_consumer is not None else data + new
-            heard_s = time.monotonic()
-        return data
-
-
 class BoardRepl:
     """The prompt of the board on `device`; close it, or use it as a context."""
 
@@ -95,7 +55,7 @@ class BoardRepl:
         """A port that a program has just let go of may take a moment; raises FlashError."""
         for left in reversed(range(_TRIES)):
             try:
-                return _Transport(self.device, timeout=_ANSWER_S_MAX)
+                return SerialTransport(self.device, timeout=_ANSWER_S_MAX)
             except (TransportError, ValueError, termios.error):
                 if not left:
                     break

@@ -141,21 +141,21 @@ def find(told: Messages) -> Groups:
     return Groups(author, of_message, members, tags)
 
 
-def within(told: Messages, groups: Groups, period: Period) -> tuple[Messages, Groups]:
+def within(messages: Messages, groups: Groups, period: Period) -> tuple[Messages, Groups]:
     """What counts in a period: the messages that were created in it, with all that happened to
     them, and of a message whose creation no log dates what happened in the period.
 
     Who is in which group does not change.
     """
-    born_ms = np.full(told.messages, np.nan)
-    created = np.flatnonzero(told.having("created") & ~np.isnan(told.wall_ms))
-    born_ms[told.message[created][::-1]] = told.wall_ms[created][::-1]
-    is_undated = np.isnan(born_ms)[told.message]
-    rows = period.has(np.where(is_undated, told.wall_ms, born_ms[told.message]))
-    counted = np.zeros(told.messages, dtype=np.bool_)
-    counted[told.message[rows]] = True
+    born_ms = np.full(messages.messages, np.nan)
+    created = np.flatnonzero(messages.having("created") & ~np.isnan(messages.wall_ms))
+    born_ms[messages.message[created][::-1]] = messages.wall_ms[created][::-1]
+    is_undated = np.isnan(born_ms)[messages.message]
+    rows = period.has(np.where(is_undated, messages.wall_ms, born_ms[messages.message]))
+    counted = np.zeros(messages.messages, dtype=np.bool_)
+    counted[messages.message[rows]] = True
     author = np.where(counted, groups.author, -1)
-    return told.chosen(rows), replace(groups, author=author)
+    return messages.chosen(rows), replace(groups, author=author)
 
 
 def _pieces(count: int, one: Ints, other: Ints) -> Ints:

@@ -43,7 +43,7 @@ from drupelet_tools.telemetry.report_figures import (
 )
 from drupelet_tools.telemetry.schemas import DEVICES, TABLES
 from drupelet_tools.telemetry.scratch import sweep
-from drupelet_tools.telemetry.slices import Slices, write
+from drupelet_tools.telemetry.slices import Slices, write_slices
 
 Row = dict[str, Any]
 
@@ -134,7 +134,7 @@ def run(task: Task, render: Render | None, advance: Callable[[int], None] | None
     buckets: list[Bucket] = []
     sweep(FOLDER_PREFIX)
     with TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as folder:
-        slices = write(Path(folder), lake, slice_of, compared)
+        slices = write_slices(Path(folder), lake, slice_of, compared)
         give_back()
         for done in _each(tasks, slices, render):
             buckets += done

@@ -314,17 +314,17 @@ def overview(all_figures: Figures) -> Table:
 
 def comparison(all_figures: Figures) -> dict[str, Any] | None:
     """The last days against those before: the fleet, each device with itself, the worst."""
-    found = all_figures.get("comparison")
-    if found is None:
+    compared = all_figures.get("comparison")
+    if compared is None:
         return None
-    days = significant(found["days"]).rstrip("0").rstrip(".")
+    days = significant(compared["days"]).rstrip("0").rstrip(".")
     fleet = [
         (
             row["what"] + (f" ({row['unit']})" if row["unit"] else ""),
             *(significant(v) if row["unit"] else number(v) for v in (row["now"], row["before"])),
             _change(row["now"], row["before"]),
         )
-        for row in found["fleet"]
+        for row in compared["fleet"]
     ]
     paired = [
         (
@@ -334,7 +334,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
             DASH if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
             _verdict(row),
         )
-        for row in found["paired"]
+        for row in compared["paired"]
     ]
     risen = [
         (
@@ -343,14 +343,16 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
             significant(row["before"]),
             f"{row['share']:+.1%}",
         )
-        for row in found["devices"]
+        for row in compared["devices"]
     ]
     heads = ["Figure", f"Last {days} days", f"{days} days before", "Change"]
     return {
         "days": days,
-        "hours": [number(count) for count in found["hours"]],
-        "boots": [number(count) for count in found["boots"]] if any(found["boots"]) else None,
-        "long_boots": found["long_boots"],
+        "hours": [number(count) for count in compared["hours"]],
+        "boots": [number(count) for count in compared["boots"]]
+        if any(compared["boots"])
+        else None,
+        "long_boots": compared["long_boots"],
         "fleet": table(f"The last {days} days against the {days} days before", heads, fleet),
         "paired": table(
             "Each device against itself",

@@ -77,7 +77,7 @@ class Slices:
         return PeriodHours(self.periods, sums, traffic, self.imported)
 
 
-def write(
+def write_slices(
     folder: Path, lake: Lake, slice_of: Mapping[str, int], periods: tuple[Period, ...]
 ) -> Slices:
     """Write the tables of a lake to a folder.
@@ -99,17 +99,10 @@ def write(
                 if table != "clocks":
                     writer.add(table, _filled(lake, share.table(table), table))
             if periods:
-                hours = _filled(lake, share.table("hours"), "hours")
-                for at, period in enumerate(periods):
-                    sums, traffic = summed(hours, period)
-                    writer.add(f"sums-{at}", sums)
-                    writer.add(f"traffic-{at}", traffic)
+                writer.add_hours(_filled(lake, share.table("hours"), "hours"))
         for table in READ:
             writer.add(table, lake.clocks if table == "clocks" else lake.foreign(table))
-        for at in range(len(periods)):  # so that each is there, if empty
-            sums, traffic = summed(TABLES["hours"].empty_table(), periods[at])
-            writer.add(f"sums-{at}", sums)
-            writer.add(f"traffic-{at}", traffic)
+        writer.add_hours(TABLES["hours"].empty_table())  # so that their files are there
     except OSError as refused:
         raise TelemetryError(
             f"{folder}: cannot write temporary files: {reason(refused)}; make room there, or"
@@ -143,6 +136,13 @@ class _Writer:
         edges = [*begins.tolist(), len(rows)]
         parts = [rows.slice(low, high - low) for low, high in pairwise(edges)]
         self._write(table, parts or [rows], numbers.tolist())
+
+    def add_hours(self, hours: pa.Table) -> None:
+        """Write the sums of some hours in each period."""
+        for at, period in enumerate(self.slices.periods):
+            sums, traffic = summed(hours, period)
+            self.add(f"sums-{at}", sums)
+            self.add(f"traffic-{at}", traffic)
 
     def _write(self, table: str, parts: list[pa.Table], numbers: list[int]) -> None:
         paths = self.slices.parts.setdefault(table, [])
