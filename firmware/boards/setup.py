@@ -9,8 +9,14 @@ import sys
 
 from boards.device import Device
 from boards.files import BoardFiles
+from drupelet import firmware_set
 from drupelet.base.errors import DrupeletError
-from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR, RESET_WATCHDOG
+from drupelet.base.events import (
+    CODE_BOOT,
+    CODE_DESCRIPTOR,
+    FIRMWARE_VERSION,
+    RESET_WATCHDOG,
+)
 from drupelet.base.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.engine.members import GROUP_TELEMETRY, SHARED, VISIBLE
@@ -208,9 +214,10 @@ class Setup:
             box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
         box.log(now_ms, CODE_BOOT, self.port.reset_cause(), box.boot, 0, 0)
         limit = config.get("heap_limit", 0) or gc.mem_alloc() + gc.mem_free()
-        for row, value in ((1, limit), (2, config["epoch_ms"])):
-            box.log(now_ms, CODE_DESCRIPTOR, row, 0, value >> 16, value & 0xFFFF)
-        box.log(now_ms, CODE_DESCRIPTOR, 3, self.port.board, 0, 0)
+        for field, value in ((1, limit), (2, config["epoch_ms"]), (4, FIRMWARE_VERSION)):
+            box.log(now_ms, CODE_DESCRIPTOR, field, 0, value >> 16, value & 0xFFFF)
+        for field, value in ((3, self.port.board), (5, firmware_set)):
+            box.log(now_ms, CODE_DESCRIPTOR, field, value, 0, 0)
 
     def _make_device(self) -> Device:
         config = self.config

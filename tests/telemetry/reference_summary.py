@@ -7,6 +7,7 @@ Rows are plain dictionaries whose keys are the columns in `lake.TABLES`.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -240,8 +241,12 @@ def health(log: Log, boot: int, segments: list[Segment], counters: dict[int, int
     row["errors"] = int((log.code == codes.ERROR).sum())
     for index, name in codes.DESCRIPTOR_FIELDS.items():
         told = np.flatnonzero((log.code == codes.DESCRIPTOR) & (log.a == index))
-        values = log.b if name == "board_kind" else log.c
+        values = log.b if name in ("board_kind", "firmware_set") else log.c
         row[name] = int(values[told[-1]]) if len(told) else None
+    if row["firmware"] is not None:
+        row["firmware"] = ".".join(str(part) for part in struct.unpack(
+            ">BBH", row["firmware"].to_bytes(4, "big")))  # fmt: skip
+    row["firmware_set"] = {1: "micro", 2: "small", 3: "full"}.get(row["firmware_set"] or 0)
     for index, name in codes.HEALTH_COUNTERS.items():
         row[name] = counters.get(index, 0)
     return row

@@ -50,9 +50,9 @@ def task(root, plan=PLAN, results=None, folder=None, days=None):
 
 def cut(row):
     """What must not depend on the bucket."""
-    short = buckets._short({**row, "firmware": ""}, "")
+    short = buckets._short(row, "")
     return {name: short[name] for name in (*buckets.KEPT_WITHIN, "life", "health", "mah_modelled",
-                                           "delivered", "client_bytes")}  # fmt: skip
+                                           "delivered", "client_bytes", "versions")}  # fmt: skip
 
 
 @pytest.mark.usefixtures("small")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from drupelet_tools.telemetry import commit, comparison, lake, report
-from drupelet_tools.telemetry.analyses_plan import FleetPlan
+from drupelet_tools.telemetry.analyses_plan import FleetPlan, parse_plan
 from drupelet_tools.telemetry.period import read_hours
 from drupelet_tools.telemetry.report_figures import build
 from telemetry import fleet_rows
@@ -19,7 +19,10 @@ END_MS = START_MS + 2.0 * DAYS * DAY_MS
 
 
 def fortnight(folder, dearer=1.5):
-    """Eight devices with a boot a day; in the second week a message costs `dearer` as much."""
+    """Eight devices with a boot a day; in the second week a message costs `dearer` as much.
+
+    All but the last device say that they have other firmware then; one boot does not say which.
+    """
     rows = {name: [] for name in ("segments", "health", "traffic", "state_time", "messages")}
     for at, own in enumerate(DEVICES):
         for day in range(2 * DAYS):
@@ -29,7 +32,8 @@ def fortnight(folder, dearer=1.5):
             rows["segments"].append(span)
             rows["health"].append(
                 health(own, boot=day, last_ms=DAY_MS - 1, messages_created=4,
-                       messages_delivered=10, reset_cause=3 if (at, day) == (2, 9) else 1)
+                       messages_delivered=10, reset_cause=3 if (at, day) == (2, 9) else 1,
+                       **firmware(at, day))
             )  # fmt: skip
             for direction in ("sent", "received"):
                 kinds = {1: int((1_000 + 10 * at) * cost), 3: 400}
@@ -47,6 +51,12 @@ def fortnight(folder, dearer=1.5):
     facts = {own: {"name": own, "carriers": "mqtt", "board": "esp32"} for own in DEVICES}
     commit.append(root, {"health": []}, "names", names=facts)
     return root
+
+
+def firmware(at, day):
+    if at == len(DEVICES) - 1 or (at, day) == (3, 10):
+        return {}
+    return {"firmware": "0.2.0" if day >= DAYS else "0.1.0", "firmware_set": "small"}
 
 
 def compared(state, now_ms, days):
@@ -74,6 +84,39 @@ def test_a_week_is_set_against_the_week_before(root):
     assert each["low"] == pytest.approx(0.5) == each["high"]
     assert 0.2 < paired["charge per day, modelled"]["share"] < 0.5
     assert len(result["devices"]) == 8
+
+
+def test_boots_count_with_the_firmware_that_they_ran(root):
+    devices = {row["device"]: row for row in build(root)["devices"]}
+    for own in DEVICES[:-1]:
+        old, new = devices[own]["versions"]
+        assert devices[own]["firmware"] == new["firmware"] == "0.2.0 small"
+        assert old["firmware"] == "0.1.0 small"
+        assert old["health"]["boots"] == new["health"]["boots"] == DAYS, "one ran what was before"
+        assert old["delivered"] == new["delivered"] == DAYS * 10
+        assert new["bytes_per_message"] == pytest.approx(1.5 * old["bytes_per_message"], rel=0.01)
+        for part in ("client_bytes", "mah_modelled", "delivered"):
+            assert old[part] + new[part] == pytest.approx(devices[own][part]), part
+    silent = devices[DEVICES[-1]]
+    assert silent["firmware"] == "" and [row["firmware"] for row in silent["versions"]] == [""]
+    assert silent["versions"][0]["client_bytes"] == silent["client_bytes"]
+
+
+def test_a_new_firmware_is_set_against_the_one_before(root):
+    rows = {row["what"]: row for row in comparison.across_upgrades(build(root)["devices"])}
+    each = rows["bytes per message"]
+    assert (each["firmware"], each["firmware_before"]) == ("0.2.0 small", "0.1.0 small")
+    assert (each["devices"], each["share"]) == (len(DEVICES) - 1, pytest.approx(0.5, rel=0.01))
+    text = report.render(build(root))
+    assert "0.1.0 small → 0.2.0 small" in text and '<span class="warn">yes</span>' in text
+    assert "esp32 · 0.1.0 small" in text and "esp32 · unknown version" in text
+
+
+def test_what_a_fleet_file_says_of_the_firmware_is_of_all_boots(root):
+    plan = parse_plan(f'[device.{DEVICES[0]}]\nfirmware = "mine"', "fleet.toml")
+    own = build(root, plan=plan)["devices"][0]
+    assert own["firmware"] == "mine" and [row["firmware"] for row in own["versions"]] == ["mine"]
+    assert own["versions"][0]["client_bytes"] == own["client_bytes"]
 
 
 def test_the_page_says_whether_it_costs_more(root, tmp_path):

@@ -253,6 +253,9 @@ def test_health():
         (0, box.BOOT, 2, 9, 0),
         (0, box.DESCRIPTOR, 1, 0, 131_072),
         (0, box.DESCRIPTOR, 3, 1, 0),
+        (0, box.DESCRIPTOR, 4, 0, 1 << 24 | 12 << 16 | 345),
+        (0, box.DESCRIPTOR, 5, 2, 0),
+        (0, box.DESCRIPTOR, 6, 7, 7),
         (5, box.HEAP_LOW, 0, 0, 9_000),
         (6, box.HEAP_LOW, 0, 0, 8_000),
         (7, box.BATTERY, 0, 3_700, 0),
@@ -267,6 +270,7 @@ def test_health():
     assert summarise(log_of(*datas[1:]))["health"][0]["segments_missing"] == 1
     row = summarise(log_of(*datas))["health"][0]
     assert (row["reset_cause"], row["heap_limit"], row["board_kind"]) == (2, 131_072, 1)
+    assert (row["firmware"], row["firmware_set"]) == ("1.12.345", "small")
     assert (row["heap_low"], row["errors"], row["duplicates"]) == (8_000, 1, 6)
     assert (row["battery_first_mv"], row["battery_last_mv"], row["battery_low_mv"]) == (
         3_700,

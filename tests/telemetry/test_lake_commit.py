@@ -9,6 +9,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -16,6 +17,7 @@ from deltalake import DeltaTable
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import commit, compact, job, lake, migrate, schemas
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.settle import settled
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
 from telemetry.command_line import run
@@ -81,6 +83,27 @@ def test_two_ingests_at_once_both_land_and_nothing_counts_twice(boxes, tmp_path)
     assert ingest(packs, root, events=True)["new"] == 0
     compact.compact(root)
     assert without_places(content(root)) == without_places(wanted)
+
+
+def test_pieces_of_who_knew_fewer_descriptors_are_read(tmp_path):
+    """Their lists are shorter; beside those of now they lack only what is behind their end."""
+    told = [(0, box.DESCRIPTOR, field, 2, 65_536 + field) for field in (1, 2, 3, 4, 5)]
+    for boot in (1, 2):
+        data = box.segments(b"\xa1\xb2\xc3\xd4", boot, told)
+        (tmp_path / f"{boot}.dbx").write_bytes(data[0])
+        ingest([tmp_path / f"{boot}.dbx"], tmp_path / "lake")
+    rows = pq.read_table(lake.open_lake(tmp_path / "lake").paths(schemas.PIECE)[0])
+    at = rows.schema.get_field_index("descriptors")
+    shorter = pa.array([rows["descriptors"][0].as_py()[:4]], rows.schema.field(at).type)
+    both = pa.concat_tables([
+        rows.set_column(at, rows.schema.field(at), shorter),
+        pq.read_table(lake.open_lake(tmp_path / "lake").paths(schemas.PIECE)[1]),
+    ])  # fmt: skip
+    health = settled(both, "health").to_pylist()
+    assert [row["epoch_ms"] for row in health] == [65_538] * 2
+    assert sorted((row["firmware"] or "", row["firmware_set"] or "") for row in health) == [
+        ("", ""), ("0.1.4", "small"),
+    ]  # fmt: skip
 
 
 def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeypatch):
@@ -456,9 +479,12 @@ def test_a_migration_of_version_4_gives_way_to_another_writer(before, monkeypatc
 
 
 def flat(table, row):
-    """A row of a table as text; in quarantine the lake's packs are named now."""
+    """A row of a table as text; in quarantine the lake's packs are named now.
+
+    Without nulls: columns that came with a later version have nothing else here.
+    """
     kept = {name: row[name] for name in row if table != "quarantine" or name not in PLACES}
-    return repr(sorted(kept.items()))
+    return repr(sorted(item for item in kept.items() if item[1] is not None))
 
 
 def test_a_migration_that_is_killed_changes_nothing_or_is_finished(old, monkeypatch):

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import drupelet
+from drupelet.base.events import FIRMWARE_VERSION
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 from drupelet_tools.demo.child import Child, Event
@@ -21,6 +23,7 @@ from drupelet_tools.flash.command import app
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.sets import Choice, build_set, count_lines, measure, resolve, texts
 from drupelet_tools.flash.shake import shake
+from drupelet_tools.telemetry import codes
 
 SMALL_HEAP = 136 * 1024
 READINGS = 6
@@ -53,6 +56,15 @@ def test_sets_keep_their_code_lines(name: str, arch: str) -> None:
     assert built.fits == (built.code_lines <= row["code_lines_max"])
     if "code_lines_now" in row:
         assert not built.fits, "the limit is met: take code_lines_now out of sets.toml"
+
+
+@pytest.mark.parametrize("name", ["small", "full"])
+def test_a_set_has_its_number_and_the_versions(name: str) -> None:
+    """What a board says of itself is what was built, and what the lake's reader calls it."""
+    number = sets.table()["sets"][name]["number"]
+    assert f"\nfirmware_set = {number}\n" in texts(Choice(name), "x86")["drupelet"]
+    assert codes.FIRMWARE_SETS[number] == name
+    assert codes.version_text(FIRMWARE_VERSION) == drupelet.__version__
 
 
 def test_what_is_a_code_line() -> None:
@@ -102,7 +114,7 @@ def test_the_full_set_has_every_profile_and_carrier_and_every_name() -> None:
         for modules in sets.table()[kind].values():
             assert modules.keys() <= found.keys()
     for name, text in sets._folded("unix").items():
-        if name in found:
+        if name in found and name != "drupelet":  # which has the set's number
             assert found[name] == text
 
 

@@ -16,8 +16,12 @@ CODE_HEAP_LOW = const(30)  # c: lowest free bytes
 CODE_BATTERY = const(31)  # b: mV
 CODE_BOOT = const(32)  # a: reset cause, b: boot number
 CODE_ERROR = const(33)  # a: error code index, b: detail
-CODE_DESCRIPTOR = const(34)  # a: field (1 heap limit in c, 2 epoch_ms in c, 3 board kind in b)
+# a: field; 1 heap limit, 2 epoch_ms and 4 firmware version in c, 3 board kind and 5 set in b
+CODE_DESCRIPTOR = const(34)
 CODE_COUNTER = const(40)  # a: counter, b: its bits 32..47, c: its bits 0..31
+
+# `drupelet.__version__` as a number: major u8, minor u8, patch u16 from the highest bits down.
+FIRMWARE_VERSION = const(0x00010000)
 
 # Reset causes, as MicroPython's `machine` numbers them on an ESP32; 0 is not known.
 RESET_POWER_ON = const(1)

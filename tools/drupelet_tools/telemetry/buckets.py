@@ -210,15 +210,23 @@ def _bucket(
 
 
 def _short(row: Row, page: str) -> Row:
-    causes = row["health"]["reset_causes"]
-    odd = [c for c in causes[1:] if c == codes.RESET_WATCHDOG or c not in codes.RESET_CAUSES]
     return {
         **{name: row[name] for name in KEPT},
         **{part: {name: row[part][name] for name in names} for part, names in KEPT_WITHIN.items()},
         "life": None if row["life"] is None else {name: row["life"][name] for name in LIFE},
-        "health": {"reset_causes": [*causes[:1], *odd], "boots": row["health"]["boots"]},
+        "health": _short_health(row["health"]),
+        "versions": [
+            {**version, "health": _short_health(version["health"])} for version in row["versions"]
+        ],
         "page": page,
     }
+
+
+def _short_health(health: Row) -> Row:
+    """The boots, and only those causes of theirs that somebody asks for: others are many."""
+    causes = health["reset_causes"]
+    odd = [c for c in causes[1:] if c == codes.RESET_WATCHDOG or c not in codes.RESET_CAUSES]
+    return {"reset_causes": [*causes[:1], *odd], "boots": health["boots"]}
 
 
 def _sums(fleet: Row) -> Row:

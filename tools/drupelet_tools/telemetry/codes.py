@@ -96,7 +96,21 @@ BOARD_KINDS = {
     1: "esp32", 2: "pico-w", 3: "host", 4: "rp2040", 5: "board", 6: "board", 7: "board",
     9: "host",
 }  # fmt: skip
-DESCRIPTOR_FIELDS = {1: "heap_limit", 2: "epoch_ms", 3: "board_kind"}
+DESCRIPTOR_FIELDS = {
+    1: "heap_limit", 2: "epoch_ms", 3: "board_kind", 4: "firmware", 5: "firmware_set",
+}  # fmt: skip
+FIELDS_IN_B = (3, 5)  # the others are in c
+FIRMWARE_SETS = {1: "micro", 2: "small", 3: "full"}  # their numbers in sets.toml
+
+
+def version_text(number: int) -> str:
+    """The firmware version that a descriptor has as a number: 65536 is 0.1.0."""
+    return f"{number >> 24}.{number >> 16 & 0xFF}.{number & 0xFFFF}"
+
+
+def set_name(number: int) -> str:
+    """The name of a firmware set; empty for none and for one that is not known here."""
+    return FIRMWARE_SETS.get(number, "")
 
 
 def device_name(device_id: bytes) -> str:

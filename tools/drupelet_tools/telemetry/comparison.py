@@ -1,4 +1,5 @@
-"""The last days against as many days before: what a message cost, and whether it costs more now.
+"""What a message costs now, and what it cost before: in the last days against as many days
+before, and with a device's newest firmware against the one that it ran before.
 
 What counts in a period: `period` says it of hours, `analyses_groups.within` of messages.
 """
@@ -83,6 +84,26 @@ def compare(
         ],
         "devices": _risen(pairs),
     }
+
+
+def across_upgrades(devices: Sequence[Row]) -> list[Row]:
+    """Each device's newest firmware against the one before it, by what those two are.
+
+    A list of (firmware, firmware_before, what, unit, devices, share, low, high), the last as in
+    `paired` of `compare`. A device whose firmware was not known before counts nowhere.
+    """
+    changed: dict[tuple[str, str], list[tuple[Row, Row]]] = {}
+    for device in devices:
+        last = device["versions"][-2:]
+        if len(last) == 2 and all(row["firmware"] for row in last):
+            before, now = last
+            changed.setdefault((now["firmware"], before["firmware"]), []).append((now, before))
+    return [
+        {"firmware": now, "firmware_before": before, **row}
+        for (now, before), pairs in sorted(changed.items())
+        for name, what, unit in PAIRED
+        if (row := _paired(pairs, name, what, unit))
+    ]
 
 
 def _within(spans: dict[Boot, tuple[float, float]], period: Period) -> list[Boot]:

@@ -27,6 +27,7 @@ from drupelet_tools.telemetry import (
     codes,
     energy,
     energy_life,
+    versions,
 )
 from drupelet_tools.telemetry.analyses_plan import DevicePlan, FleetPlan
 from drupelet_tools.telemetry.energy_calibration import Calibration
@@ -40,6 +41,11 @@ Rows = dict[str, list[Row]]
 
 RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
 USED = ("segments", "state_time", "traffic", "health", "quarantine", "battery", "clocks")
+# What is told of each firmware that a device ran.
+VERSION_COSTS = (
+    "delivered", "client_bytes", "bytes_per_message", "mah_modelled", "mah_modelled_low",
+    "mah_modelled_high", "mah_per_day",
+)  # fmt: skip
 BOOTS_MIN = 2  # fewer say nothing about how often a device starts
 _SUMS = (
     "messages_created", "messages_delivered", "duplicates", "retransmits", "refused",
@@ -147,15 +153,11 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
         "carriers": device["carriers"]
         or ", ".join(sorted({r["carrier"] for r in own["traffic"]})),
     }
-    total = {name: sum(row[name] or 0 for row in own["health"]) for name in _SUMS}
     row: Row = {**device, **{key: given.get(key) for key in RESULT_KEYS}}
-    row["delivered"] = given.get("delivered", total["messages_delivered"])
-    row["created"] = given.get("created", total["messages_created"])
+    row.update(_costs(device, own, given.get("delivered")))
+    row["created"] = given.get("created", row["health"]["messages_created"])
     if row["duplicates"] is None:
-        row["duplicates"] = total["duplicates"]
-    row.update(_traffic(own, row["delivered"]))
-    row["health"] = _health(own, total)
-    row.update(_charge(device, own, row))
+        row["duplicates"] = row["health"]["duplicates"]
     row["presence"] = analyses_watch.presence(
         own["segments"], plan.period_ms, fleet.now_ms, row["health"]["epoch_ms"]
     )
@@ -171,11 +173,54 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["calibrated"] = _calibrated(row, plan, fleet)
     row["comparison"] = _comparison(row)
     row.update(_sync(device["device"], row, fleet))
+    row["firmware"] = plan.firmware or versions.label(device)
+    row["versions"] = _versions(device, own, row, plan)
     row["trends"] = analyses_watch.boot_trends(_boots(own, row))
     boots = row["health"]["boots"]
     row["boots_per_day"] = _ratio(boots, _days(row)) if boots > BOOTS_MIN else None
     row["metrics"] = analyses.memfault_metrics(row)
     return row
+
+
+def _costs(device: Row, own: Rows, delivered: int | None = None) -> Row:
+    """What a device delivered, and what that took; by its own counter where none is given."""
+    total = {name: sum(row[name] or 0 for row in own["health"]) for name in _SUMS}
+    if delivered is None:
+        delivered = total["messages_delivered"]
+    row: Row = {
+        "delivered": delivered,
+        **_traffic(own, delivered),
+        "health": _health(own, total),
+    }
+    return row | _charge(device, own, row)
+
+
+def _versions(device: Row, own: Rows, row: Row, plan: DevicePlan) -> list[Row]:
+    """What the boots of each firmware cost, the newest last; a fleet file says one for all."""
+    parts = versions.split(own)
+    if plan.firmware or len(parts) <= 1:
+        return [_version(plan.firmware or "".join(parts), row, row["sync"])]
+    listed = []
+    for name, part in parts.items():
+        costs = _costs(device, part)
+        # Single messages are counted over all boots of a device, records in each.
+        sent = costs["traffic"]["records"].get("message records sent", 0)
+        pairs = max(0, sent - costs["health"]["retransmits"])
+        listed.append(_version(name, costs, {"sent": sent, "pairs": pairs}))
+    return listed
+
+
+def _version(name: str, costs: Row, sync: Row) -> Row:
+    health = costs["health"]
+    return {
+        "firmware": name,
+        **{key: costs[key] for key in VERSION_COSTS},
+        "mah_per_message": None
+        if costs["mah_modelled"] is None
+        else _ratio(costs["mah_modelled"], costs["delivered"]),
+        "health": {name: health[name] for name in ("boots", "reset_causes")},
+        "sync": {name: sync[name] for name in ("sent", "pairs")},
+    }
 
 
 def _label(devices: list[Row]) -> None:

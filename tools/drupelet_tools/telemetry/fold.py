@@ -287,6 +287,8 @@ def _health(boots: Boots, counters: Ints) -> Columns:
     found["battery_low_mv"] = _low(row, partials.battery_low_mv, count)
     for index, name in codes.DESCRIPTOR_FIELDS.items():
         found[name] = _last(row, partials.descriptors[:, index], count)
+    found["firmware"] = _texts(found["firmware"], codes.version_text)
+    found["firmware_set"] = _texts(found["firmware_set"], codes.set_name)
     for index, name in codes.HEALTH_COUNTERS.items():
         found[name] = counters[:, index]
     segment = _rows(boots.units, families.unit)
@@ -298,6 +300,13 @@ def _health(boots: Boots, counters: Ints) -> Columns:
     found["blocks_lost"] = lost
     found["segments_missing"] = spanned - (end - begin)
     return found
+
+
+def _texts(numbers: Ints, text: Callable[[int], str]) -> npt.NDArray[np.str_]:
+    """Numbers as texts, an empty one for NONE."""
+    distinct, index = np.unique(numbers, return_inverse=True)
+    texts = ["" if number == NONE else text(number) for number in distinct.tolist()]
+    return np.array(texts, dtype=np.str_)[index]
 
 
 def _last(row: Ints, values: Ints, count: int) -> Ints:

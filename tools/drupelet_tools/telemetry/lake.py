@@ -80,6 +80,7 @@ SHARE_PIECES = 1 << 16
 PARQUET_END = b"PAR1"
 NAMES_TABLE = "names"  # of key rows: what a names file says of a device
 UNNAMED = ""
+_TOLD_OF_BOOT = ("board_kind", "firmware", "firmware_set")  # of `health`
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,25 +347,25 @@ class Lake:
         check_files(path for kind in KINDS for path in self.paths(kind))
 
     def read_devices(self, devices: Collection[str] | None = None) -> pa.Table:
-        """One row per device, or per device of some: id, name, carriers, board; the board's own
-        word where no names file says what it is."""
-        kinds: dict[str, int | None] = {}
-        health = self.read("health", ["device", "board_kind"], devices=devices)
-        for device, kind in zip(
-            health["device"].to_pylist(), health["board_kind"].to_pylist(), strict=True
-        ):
-            kinds[device] = kinds.get(device) if kind is None else kind
+        """One row per device, or per device of some: its id, what a names file says of it, and
+        what its last boot that said so tells of board and firmware."""
+        boots = self.read("health", ["device", "boot", *_TOLD_OF_BOOT], devices=devices)
+        # In order of boot, which threads do not keep; "last" takes no null where there is more.
+        last = boots.group_by("device", use_threads=False).aggregate(
+            [(name, "last") for name in _TOLD_OF_BOOT]
+        )
+        own = last.rename_columns(["device", *_TOLD_OF_BOOT]).to_pylist()
+        rows = {row["device"]: row for row in own}
         for table in ("messages", "battery", "traffic"):
             for device in pc.unique(self.foreign(table, devices)["device"]).to_pylist():
-                kinds.setdefault(device, None)
-        rows = []
-        for device in sorted(kinds):
+                rows.setdefault(device, {"device": device})
+        for device, row in rows.items():
             facts = self.names.get(device, {})
-            board = facts.get("board") or codes.BOARD_KINDS.get(kinds[device] or 0, "")
-            name = codes.as_text(facts.get("name") or device)
-            carriers = facts.get("carriers", "")
-            rows.append({"device": device, "name": name, "carriers": carriers, "board": board})
-        return pa.Table.from_pylist(rows, schema=DEVICES)
+            row["name"] = codes.as_text(facts.get("name") or device)
+            row["carriers"] = facts.get("carriers", "")
+            kind = codes.BOARD_KINDS.get(row.get("board_kind") or 0, "")
+            row["board"] = facts.get("board") or kind
+        return pa.Table.from_pylist([rows[device] for device in sorted(rows)], schema=DEVICES)
 
 
 def latest_names(rows: pa.Table) -> dict[str, dict[str, str]]:

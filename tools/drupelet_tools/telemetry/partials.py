@@ -410,8 +410,7 @@ def _rare(
     told = events.take(event_codes == codes.DESCRIPTOR)
     descriptors = np.full((rows, _DESCRIPTORS), NONE)
     told = told.take(told.a < _DESCRIPTORS)
-    # A board's kind is in b, sizes and times are in c (docs/SPEC.md 6.1).
-    in_b = told.a == next(k for k, name in codes.DESCRIPTOR_FIELDS.items() if name == "board_kind")
+    in_b = np.isin(told.a, codes.FIELDS_IN_B)
     descriptors[told.stretch, told.a] = np.where(in_b, told.b, told.c)
     return heap, mv_first, mv_last, mv_low, cause, errors, descriptors
 

@@ -72,8 +72,6 @@ def of_part(
     all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
     devices = all_figures["devices"]
     devices.sort(key=lambda row: (natural(row["name"]), row["device"]))
-    for row in devices:
-        row["firmware"] = plan.of(row["device"], row["name"]).firmware
     rows = attention.of_devices(devices, all_figures["outliers"], quarantined(state))
     severities = attention.severities(rows)
     for row in devices:

@@ -1,4 +1,5 @@
-"""Columns of the lake's tables (docs/SPEC.md 9); a change here raises SCHEMA_VERSION."""
+"""Columns of the lake's tables (docs/SPEC.md 9). What is stored in another way than before raises
+SCHEMA_VERSION; a column that is only added to a reader's table does not."""
 
 from __future__ import annotations
 
@@ -78,6 +79,8 @@ TABLES: dict[str, pa.Schema] = {
         segments_missing=_LONG,
         epoch_ms=_LONG,
         board_kind=_INT,
+        firmware=_TEXT,
+        firmware_set=_TEXT,
         **dict.fromkeys(codes.HEALTH_COUNTERS.values(), _LONG),
     ),
     "quarantine": _schema(
@@ -130,7 +133,9 @@ TABLES["hours"] = _schema(**_BOOT, hour=_INT, **_WALL, **_BINNED)
 TABLES["days"] = _schema(
     **_BOOT, boot_day=_INT, wall_ms=_LONG, wall_uncertainty_ms=_LONG, hours=_INT, **_BINNED
 )
-DEVICES = _schema(device=_TEXT, name=_TEXT, carriers=_TEXT, board=_TEXT)
+DEVICES = _schema(
+    device=_TEXT, name=_TEXT, carriers=_TEXT, board=_TEXT, firmware=_TEXT, firmware_set=_TEXT
+)
 
 # Tables whose wall times come from `clocks` where a boot had no anchor of its own.
 WALL_TABLES = frozenset(("segments", "messages", "battery", "hours"))

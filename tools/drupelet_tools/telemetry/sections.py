@@ -61,6 +61,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "cost_tiles": sections_fleet.cost_tiles(all_figures),
         "cost_by_carrier": sections_fleet.cost_by_carrier(all_figures),
         "cost_by_firmware": sections_fleet.cost_by_firmware(all_figures),
+        "upgrades": sections_fleet.upgrades(all_figures),
         "comparison": sections_fleet.comparison(all_figures),
         "overview": sections_fleet.overview(all_figures),
         "summary": _summary(all_figures),

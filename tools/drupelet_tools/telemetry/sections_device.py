@@ -57,7 +57,6 @@ def _metric(value: float) -> str:
 
 def _facts(row: Row) -> list[Cells]:
     health, seen = row["health"], row["presence"]
-    firmware = row.get("firmware")
     facts: list[Cells] = [
         ("Last sign (UTC)", moment(seen["last_wall_ms"])),
         *_power(row),
@@ -65,7 +64,7 @@ def _facts(row: Row) -> list[Cells]:
         ("Device id", Cell(row["device"], is_code=True)),
         ("Carrier", row["carriers"] or DASH),
         ("Board of the current table", row["board_label"] or "none"),
-        *([("Firmware, by the fleet file", firmware)] if firmware else []),
+        ("Firmware", row["firmware"] or DASH),
         ("Time in the log (h)", significant(row["hours"])),
         ("First sign (UTC)", moment(seen["first_wall_ms"])),
         ("Created here", number(row["created"])),

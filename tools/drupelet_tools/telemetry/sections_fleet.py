@@ -25,6 +25,7 @@ from drupelet_tools.telemetry.cells import (
     table,
     time_in,
 )
+from drupelet_tools.telemetry.comparison import across_upgrades
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.time_units import span, wait_unit
 from drupelet_tools.telemetry.weakest import WEAKEST_MAX, weakest
@@ -227,15 +228,33 @@ def cost_by_carrier(all_figures: Figures) -> Table:
 
 
 def cost_by_firmware(all_figures: Figures) -> Table | None:
-    """The same by board and firmware version; None where no version is known."""
-    if not any(row.get("firmware") for row in all_figures["devices"]):
+    """The same by board and firmware version, each boot of a device where it belongs; None where
+    no version is known."""
+    parts = [
+        {**version, "board": row["board"]}
+        for row in all_figures["devices"]
+        for version in row["versions"]
+    ]
+    if not any(part["firmware"] for part in parts):
         return None
     return _cost(
-        all_figures["devices"],
+        parts,
         "Board and firmware",
-        lambda row: f"{row['board'] or 'no board'} · {row.get('firmware') or 'unknown version'}",
+        lambda row: f"{row['board'] or 'no board'} · {row['firmware'] or 'unknown version'}",
         "Cost of a delivered message, by board and firmware version",
     )
+
+
+def upgrades(all_figures: Figures) -> Table | None:
+    """What changed with a new firmware, each device against itself; None where none has one."""
+    rows = [
+        (f"{row['firmware_before']} → {row['firmware']}", *_paired(row))
+        for row in across_upgrades(all_figures["devices"])
+    ]
+    if not rows:
+        return None
+    heads = ["Firmware", "<Figure", "Devices with both", *_CHANGE_HEADS]
+    return table("A device's newest firmware against the one before", heads, rows)
 
 
 def _cost(devices: Sequence[Row], head: str, name: Callable[[Row], str], caption: str) -> Table:
@@ -284,7 +303,7 @@ def overview(all_figures: Figures) -> Table:
              "Left, measured (days)", "Life when full, modelled (days)", "Resets", "Boots",
              "<Carrier", "<Board", "Delivered / expected", "Undelivered",
              "Bytes per message (B)", "Charge per day, modelled (mAh)"]  # fmt: skip
-    has_firmware = any(row.get("firmware") for row in all_figures["devices"])
+    has_firmware = any(row["firmware"] for row in all_figures["devices"])
     heads += ["<Firmware"] if has_firmware else []
     rows = [
         [
@@ -305,7 +324,7 @@ def overview(all_figures: Figures) -> Table:
             number(row["latency"]["undelivered"]),
             number(row["bytes_per_message"]),
             significant(row["mah_per_day"]),
-            *([row.get("firmware") or DASH] if has_firmware else []),
+            *([row["firmware"] or DASH] if has_firmware else []),
         ]
         for row in all_figures["devices"]
     ]
@@ -326,16 +345,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
         )
         for row in compared["fleet"]
     ]
-    paired = [
-        (
-            row["what"].capitalize(),
-            number(row["devices"]),
-            f"{row['share']:+.1%}",
-            DASH if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
-            _verdict(row),
-        )
-        for row in compared["paired"]
-    ]
+    paired = [_paired(row) for row in compared["paired"]]
     risen = [
         (
             link(row),
@@ -356,7 +366,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
         "fleet": table(f"The last {days} days against the {days} days before", heads, fleet),
         "paired": table(
             "Each device against itself",
-            ["Figure", "Devices in both", "Median change", "95 % interval", "<Costs more now?"],
+            ["Figure", "Devices in both", *_CHANGE_HEADS],
             paired,
         )
         if paired
@@ -369,6 +379,19 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
         if risen
         else None,
     }
+
+
+_CHANGE_HEADS = ("Median change", "95 % interval", "<Costs more now?")
+
+
+def _paired(row: Row) -> Cells:
+    return (
+        row["what"].capitalize(),
+        number(row["devices"]),
+        f"{row['share']:+.1%}",
+        DASH if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
+        _verdict(row),
+    )
 
 
 def _change(now: float | None, before: float | None) -> str:

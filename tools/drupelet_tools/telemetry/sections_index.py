@@ -39,6 +39,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "cost_tiles": sections_fleet.cost_tiles(shown),
         "cost_by_carrier": sections_fleet.cost_by_carrier(shown),
         "cost_by_firmware": sections_fleet.cost_by_firmware(shown),
+        "upgrades": sections_fleet.upgrades(shown),
         "carriers": carriers(shown),
         "pages": _pages(all_figures),
     }

@@ -240,7 +240,7 @@ def _partials(rows: pa.Table, unit: Ints, number: Ints, *, summed: bool) -> Part
         if name in STATE_LISTS:
             fields[name] = _matrix(rows[name], STATES)
         elif name == "descriptors":
-            fields[name] = _matrix(rows[name], _DESCRIPTORS)
+            fields[name] = _padded(rows[name], _DESCRIPTORS)
         else:
             fields[name] = whole(rows[name])
     return Partials(copy=np.zeros(0, dtype=np.int64), unit=unit, number=number, **fields)
@@ -323,6 +323,18 @@ def whole(column: pa.ChunkedArray) -> Ints:
 
 def _matrix(column: pa.ChunkedArray, width: int) -> npt.NDArray[np.int64]:
     return whole(pa.chunked_array([pc.list_flatten(column).combine_chunks()])).reshape(-1, width)
+
+
+def _padded(column: pa.ChunkedArray, width: int) -> npt.NDArray[np.int64]:
+    """Lists as rows of one width: shorter ones, of who knew fewer fields, end with NONE."""
+    sizes = pc.list_value_length(column).to_numpy()
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    values = whole(pa.chunked_array([pc.list_flatten(column).combine_chunks()]))
+    is_known = place < width
+    rows = np.full((len(sizes), width), NONE)
+    rows[row[is_known], place[is_known]] = values[is_known]
+    return rows
 
 
 def _nullable(values: Ints, kind: pa.DataType) -> pa.Array:
