@@ -7,6 +7,7 @@ from drupelet_tools.bench import fleet as fleet_bench
 from drupelet_tools.bench.columns import FLEET
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.telemetry import job, lake
+from drupelet_tools.telemetry.report_figures import build
 
 
 def test_the_logs_are_whole_and_say_what_each_day_was(tmp_path):
@@ -18,14 +19,16 @@ def test_the_logs_are_whole_and_say_what_each_day_was(tmp_path):
     assert len(days) == 40 and {row["hours"] for row in days} == {24}
     assert {row["deep_sleep_ms"] + row["idle_ms"] + row["receive_ms"] + row["send_ms"]
             for row in days} == {86_400_000}  # fmt: skip
-    assert {(row["messages_created"], row["messages_delivered"]) for row in days} == {(1, 2)}
+    assert {(row["messages_created"], row["messages_delivered"]) for row in days} == {(1, 4)}
     assert {row["bytes_sent"] for row in days} == {4 * 9_000}
     assert [sum(row["boots"] for row in days), sum(row["resets"] for row in days)] == [8, 8]
     health = state.read("health").to_pylist()
-    facts = {(row["board_kind"], row["reset_cause"], row["segments_missing"]) for row in health}
-    assert facts == {(1, 1, 0)}
+    names = ("board_kind", "reset_cause", "segments_missing", "firmware")
+    assert {tuple(row[name] for name in names) for row in health} == {(1, 1, 0, "0.1.0")}
     counts = state.read("messages")["message"].value_counts().field("counts").to_pylist()
-    assert counts == [3] * 40, "created and delivered at its author, delivered at another one"
+    assert counts == [5] * 40, "created and delivered at its author, delivered at three others"
+    fleet = build(tmp_path / "lake")["fleet"]
+    assert (fleet["latency"]["undelivered"], fleet["deliveries_away"]) == (0, 3 * 40)
 
 
 def test_rows_have_every_column(monkeypatch):

@@ -1,7 +1,8 @@
 """Packs of a fleet of any size: each device has a segment of one block a day.
 
 A block has what a device adds up four times a day, a battery reading, its memory, a message of
-its own and one of its neighbour. All blocks of some devices are made with numpy at once.
+its own and one of each other device of its group. All blocks of some devices are made with numpy
+at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drupelet.base.events import FIRMWARE_VERSION
 from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -20,7 +22,7 @@ from drupelet.base.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet_tools.bench.corpus import LENGTH_SIZE, Bytes, Ints, group_tag, message_id
+from drupelet_tools.bench.corpus import GROUP, LENGTH_SIZE, Bytes, Ints, group_tag, message_id
 from drupelet_tools.telemetry import codes
 
 DAY_MS = 86_400_000
@@ -119,13 +121,15 @@ def _events(index: Ints, day: Ints, rng: np.random.Generator) -> npt.NDArray[np.
 
 
 def _first(day: Ints) -> list[_Column]:
-    """The first day begins with a boot of an ESP32, each other one with two readings of memory."""
+    """The first day begins with the boot of an ESP32 and its firmware, each other one with as many
+    readings of memory."""
     boots = day == 0
+    told = np.where(boots, codes.DESCRIPTOR, codes.HEAP_LOW)
     return [
         (0, np.where(boots, codes.BOOT, codes.HEAP_LOW), boots, boots, np.where(boots, 0, 41_000)),
-        (0, np.where(boots, codes.DESCRIPTOR, codes.HEAP_LOW), 3 * boots, boots,
-         np.where(boots, 0, 41_000)),
-    ]  # fmt: skip
+        (0, told, 3 * boots, boots, np.where(boots, 0, 41_000)),
+        (0, told, 4 * boots, 0, np.where(boots, FIRMWARE_VERSION, 41_000)),
+    ]
 
 
 def _turns(index: Ints, day: Ints, rng: np.random.Generator) -> list[_Column]:
@@ -137,19 +141,20 @@ def _turns(index: Ints, day: Ints, rng: np.random.Generator) -> list[_Column]:
         for counter, amount in _COUNTED if turn % 2 else _COUNTED[:_OFTEN]:
             value = amount * (day * _TURNS + turn + 1)
             if counter in (_OWN, _ALL):
-                value = (day + (turn >= _TURNS // 2)) * (2 if counter == _ALL else 1)
+                value = (day + (turn >= _TURNS // 2)) * (GROUP if counter == _ALL else 1)
             columns.append((now, codes.COUNTER, counter, value >> 32, value & 0xFFFFFFFF))
     return columns
 
 
 def _messages(index: Ints, day: Ints, now: int, rng: np.random.Generator) -> list[_Column]:
-    """An own message, and later one of the neighbour."""
-    own, other, tag = message_id(index, day), message_id(index ^ 1, day), group_tag(index)
-    late = now + 60_000 + rng.integers(0, 3_600_000, len(index))
-    return [
-        (now, _CREATED, 0, tag, own), (now, _DELIVERED, 0, tag, own),
-        (late, _DELIVERED, 1, tag, other),
-    ]  # fmt: skip
+    """An own message, and later one of each other device of the group."""
+    own, tag = message_id(index, day), group_tag(index)
+    columns: list[_Column] = [(now, _CREATED, 0, tag, own), (now, _DELIVERED, 0, tag, own)]
+    late = np.sort(rng.integers(0, 3_600_000, (GROUP - 1, len(index))), axis=0)
+    for peer, wait in enumerate(late, 1):
+        other = message_id(index // GROUP * GROUP + (index + peer) % GROUP, day)
+        columns.append((now + 60_000 + wait, _DELIVERED, peer, tag, other))
+    return columns
 
 
 def _last(index: Ints, day: Ints, rng: np.random.Generator) -> list[_Column]:
