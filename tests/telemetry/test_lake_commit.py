@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import commit, compact, job, lake, migrate, schemas
+from drupelet_tools.telemetry import commit, compact, job, lake, migrate, repack, schemas
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.settle import settled
 from telemetry import box_writer as box
@@ -194,11 +194,73 @@ def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkey
     assert completed.exit_code == 0, completed.stderr
     done = json.loads(completed.stdout)
     assert done["files_before"] > 12 > 2 == done["files"]
+    assert (done["packs_before"], done["packs"]) == (12, 1)
     assert without_places(content(root)) == without_places(wanted)
-    assert compact.compact(root).files == 2
+    assert compact.compact(root) == compact.Compacted(2, 2, 1, 1, 0, 0)
     assert says_what_is_in_it(root)
     assert ingest(packs, root)["new"] == 0
     assert lake.open_lake(root).version > 12
+
+
+def packed(root):
+    """The bytes of each segment that the lake's packs hold for a piece, by what it is."""
+    rows = lake.open_lake(root).read("sources").to_pylist()
+    return {
+        tuple(row[name] for name in schemas.COPY_KEY): (root / row["pack"]).read_bytes()[
+            row["pack_offset"] : row["pack_offset"] + row["size"]
+        ]
+        for row in rows
+    }
+
+
+def test_packs_become_few_and_hold_what_they_held(boxes, tmp_path, monkeypatch):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    for pack in packs[:6]:
+        ingest([pack], root)
+    before, names = packed(root), {path.name for path in (root / "packs").iterdir()}
+    largest = max((root / "packs" / name).stat().st_size for name in names)
+    monkeypatch.setattr(repack, "PACK_SIZE", 2 * largest)
+    assert 1 < compact.compact(root).packs < 6
+    assert packed(root) == before
+    left = {path.name for path in (root / "packs").iterdir()}
+    assert names < left, "who reads the state before may need the old ones"
+    assert compact.compact(root).orphans_removed == 0, "and they are young"
+    for name in names:
+        old_s = time.time() - 3600 * compact.ORPHAN_HOURS - 60
+        os.utime(root / "packs" / name, (old_s, old_s))
+    assert compact.compact(root).orphans_removed >= 6
+    assert packed(root) == before
+    assert ingest(packs[:6], root)["new"] == 0
+    fresh = tmp_path / "again"
+    ingest([root / "packs"], fresh)
+    assert content(fresh)["messages"] == content(root)["messages"]
+
+
+def test_packs_of_pieces_that_one_ingest_merged_become_one(boxes, tmp_path, monkeypatch):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    monkeypatch.setattr(compact, "TIER_FILES", 4)
+    for pack in packs[:4]:
+        ingest([pack], root)
+    before = packed(root)
+    assert len(lake.open_lake(root).files[schemas.PIECE]) == 1
+    assert compact.compact(root).packs == 1
+    assert packed(root) == before
+
+
+def test_a_pack_that_is_gone_or_cut_is_left_to_who_asks_for_it(boxes, tmp_path):
+    packs, wanted = boxes
+    root = tmp_path / "lake"
+    for pack in packs:
+        ingest([pack], root, events=True)
+    gone, cut = sorted((root / "packs").iterdir())[:2]
+    gone.unlink()
+    os.truncate(cut, cut.stat().st_size - 1)
+    assert compact.compact(root).packs == 3
+    assert without_places(content(root)) == without_places(wanted)
+    named = set(lake.open_lake(root).read("sources")["pack"].to_pylist())
+    assert {f"packs/{gone.name}", f"packs/{cut.name}"} < named
 
 
 def test_compaction_keeps_the_order_of_many_devices(tmp_path):

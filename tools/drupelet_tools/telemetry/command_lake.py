@@ -25,7 +25,7 @@ def compact(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make few files of many, and remove what killed ingests left; others may read and write."""
+    """Make few files and packs of many, and remove what nothing names; others may go on."""
     with one_line():
         from drupelet_tools.telemetry import compact as compaction
 
@@ -36,6 +36,7 @@ def compact(
             return
         typer.echo(
             f"{done.files_before:,} files, now {done.files:,};"
+            f" {done.packs_before:,} packs, now {done.packs:,};"
             f" removed: {done.boots_removed:,} boots, {done.orphans_removed:,} unused files"
         )
 

@@ -1,4 +1,5 @@
-"""Many small files of a lake into few, without old boots, and what nothing names removed.
+"""Many small files and packs of a lake into few, without old boots, and what nothing names
+removed.
 
 Readers and ingests may go on meanwhile: a reader's files stay for ORPHAN_HOURS, and pieces that
 come while this works are left as they are.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -39,6 +40,7 @@ from drupelet_tools.telemetry.lake import (
 )
 from drupelet_tools.telemetry.piece_file import PACKS, ROWS_WRITTEN, TABLE
 from drupelet_tools.telemetry.place import Place, Remote, create, finish, place, remove_folder
+from drupelet_tools.telemetry.repack import PACK_SIZE, PLACE, Repacked, pack_sizes, repack
 from drupelet_tools.telemetry.schemas import COPY_KEY, FILES, FOREIGN, KEY, PIECE
 
 # A file of this size is left as it is.
@@ -64,6 +66,8 @@ class Compacted:
 
     files_before: int
     files: int
+    packs_before: int
+    packs: int
     boots_removed: int
     orphans_removed: int
 
@@ -86,6 +90,7 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
     if keep_days is not None:
         since_ms = time.time_ns() // 1_000_000 - keep_days * MS_PER_DAY
     removed = 0
+    named = _packs_named(before.paths(PIECE))
     for _ in range(TRIES):
         lake = open_lake(root)
         old = _old_boots(lake, since_ms)
@@ -95,8 +100,11 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
             break
         except SupersededError:
             continue  # another compaction was faster: look at what it left
-    orphans = _vacuum(root)
-    return Compacted(_count(before), _count(open_lake(root)), removed, orphans)
+    after = open_lake(root)
+    packs = _packs_named(after.paths(PIECE))
+    # Who reads the state before may still need what it names.
+    orphans = _vacuum(root, named | packs)
+    return Compacted(_count(before), _count(after), len(named), len(packs), removed, orphans)
 
 
 def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
@@ -120,7 +128,7 @@ def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
             if files:
                 ends = min(one.device_min for one in files), max(one.device_max for one in files)
                 share = Share(_paths(lake, files), *ends)
-                fresh = _pieces_anew(lake, files, [share], FILES[KEY].empty_table().select(_BOOT))
+                fresh = _pieces_anew(lake, files, [share])
                 commit(lake, Change(fresh, key_rows([]), removed=files))
         if files := _merged(lake.files[FOREIGN]):
             fresh = _foreign_anew(lake, files, None)
@@ -173,25 +181,51 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
         if one.size < FILE_SIZE or any(one.device_min <= d <= one.device_max for d in doomed)
     ]
     foreign = lake.files[FOREIGN]
-    if len(pieces) == 1 and not doomed:
+    if len(pieces) == 1 and not doomed and _small_packs(lake, pieces) <= 1:
         pieces = []
     if len(foreign) == 1 and since_ms is None:
         foreign = []
     if not pieces and not foreign and len(lake.files[KEY]) <= 1 and since_ms is None:
         return
     shares = lake.shares() if pieces else []
-    fresh = [*_pieces_anew(lake, pieces, shares, old), *_foreign_anew(lake, foreign, since_ms)]
+    repacked = _repacked(lake, pieces, old)
+
+    def pieces_now(rows: pa.Table) -> pa.Table:
+        return repacked.moved(without_boots(rows, old))
+
+    fresh = [
+        *_pieces_anew(lake, pieces, shares, pieces_now),
+        *_foreign_anew(lake, foreign, since_ms),
+    ]
     change = Change(
         fresh,
         key_rows([]),
         removed=[*pieces, *foreign],
-        all_keys=lambda state: _keys_anew(state, old, since_ms),
+        all_keys=lambda state: _keys_anew(state, old, since_ms, repacked),
     )
     commit(lake, change)
 
 
+def _repacked(lake: Lake, files: list[LakeFile], old: pa.Table) -> Repacked:
+    """The packs that only these files name, anew."""
+    paths = set(_paths(lake, files))
+    elsewhere = _packs_named(path for path in lake.paths(PIECE) if path not in paths)
+    columns, in_pack = [*_BOOT, *PLACE, "taken_ms"], pc.field("pack").is_valid()
+    places = without_boots(read_files(sorted(paths), FILES[PIECE], columns, in_pack), old)
+    return repack(lake.root, places, elsewhere)
+
+
+def _small_packs(lake: Lake, files: list[LakeFile]) -> int:
+    sizes = pack_sizes(lake.root)
+    named = _packs_named(_paths(lake, files))
+    return sum(sizes.get(name, PACK_SIZE) < PACK_SIZE for name in named)
+
+
 def _pieces_anew(
-    lake: Lake, files: list[LakeFile], shares: Iterable[Share], old: pa.Table
+    lake: Lake,
+    files: list[LakeFile],
+    shares: Iterable[Share],
+    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> list[LakeFile]:
     """The pieces of some files in order of device, each once, in files of a good size."""
     paths = set(_paths(lake, files))
@@ -199,8 +233,7 @@ def _pieces_anew(
     for share in shares:
         own = tuple(path for path in share.paths if path in paths)
         part = Share(own, share.device_min, share.device_max)
-        rows = _each_once(without_boots(part.pieces(FILES[PIECE].names), old))
-        out.write(rows)
+        out.write(_each_once(change(part.pieces(FILES[PIECE].names))))
     return out.close()
 
 
@@ -275,14 +308,16 @@ def _foreign_anew(lake: Lake, files: list[LakeFile], since_ms: int | None) -> li
     return write_file(lake.root, FOREIGN, secrets.token_hex(8), rows.sort_by("device"))
 
 
-def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
+def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None, repacked: Repacked) -> pa.Table:
     """All keys of a lake, each once, without those of boots and places that are removed.
 
     What names files say of devices is kept.
     """
     names = FILES[KEY].names
-    rows = lake.key_columns(names).group_by(names).aggregate([])
-    rows = without_boots(rows.select(names), old)
+    rows = without_boots(lake.key_columns(names), old)
+    packs = repacked.renamed(rows["pack"])
+    rows = rows.set_column(names.index("pack"), "pack", packs)
+    rows = rows.group_by(names).aggregate([]).select(names)
     if since_ms is not None:
         is_of_device = pc.and_(pc.is_null(rows["number"]), pc.is_null(rows["table"]))
         rows = rows.filter(
@@ -294,8 +329,20 @@ def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None) -> pa.Table:
 # --- what nothing names ---
 
 
-def _vacuum(root: Place) -> int:
-    """Remove old files that nothing names: of killed ingests, and superseded ones."""
+def _packs_named(paths: Iterable[str]) -> set[str]:
+    """The packs that the pieces of some files name."""
+    in_pack = pc.field("pack").is_valid()
+    names = [
+        pc.unique(read_files([path], FILES[PIECE], ["pack"], in_pack)["pack"]) for path in paths
+    ]
+    return {name for some in names for name in some.to_pylist()}
+
+
+def _vacuum(root: Place, packs: Collection[str]) -> int:
+    """Remove old files that nothing names: of killed ingests, and superseded ones.
+
+    `packs` are kept.
+    """
     table = open_lake(root).table
     try:
         table.create_checkpoint()
@@ -307,11 +354,10 @@ def _vacuum(root: Place) -> int:
         )
     except (DeltaError, OSError) as refused:
         raise unwritable(root, refused) from None
-    named = set(open_lake(root).key_columns(["pack"])["pack"].to_pylist())
     too_young_s = time.time() - ORPHAN_HOURS * 3600
     removed = len(gone)
     for path in _old(root / PACKS, too_young_s):
-        if f"{PACKS}/{path.name}" not in named and path.suffix == ".dbxpack":
+        if f"{PACKS}/{path.name}" not in packs and path.suffix == ".dbxpack":
             path.unlink(missing_ok=True)
             removed += 1
     for path in _old(root / PLANS, too_young_s):
