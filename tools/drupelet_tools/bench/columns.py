@@ -196,7 +196,8 @@ LAKE = (
     Column("segments", "segments that this row's ingests took in, or that the lake has"),
     Column("cpu_ms", "milliseconds of CPU, all threads"),
     Column("wall_ms", "milliseconds"),
-    Column("files", "files of the lake that count, afterwards; with a grown lake for all ingests"),
+    Column("files", "files and packs of the lake that count, afterwards; with a grown lake for all"
+           " ingests"),
     Column("megabytes", "their size", "MB"),
     Column("log_files", "files of the Delta log, checkpoints among them"),
 )  # fmt: skip

@@ -24,10 +24,10 @@ from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.ingest_claims import CLAIMS
 from drupelet_tools.bench.table import Table
 from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.compact import compact
+from drupelet_tools.telemetry.compact import compact, packs_named
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import open_lake
-from drupelet_tools.telemetry.schemas import INNER_TABLES, TABLES
+from drupelet_tools.telemetry.schemas import INNER_TABLES, PIECE, TABLES
 
 DAYS, DEVICES = 400, 20
 TEN = 10
@@ -128,7 +128,7 @@ def _row(
         "segments": (days or plan.days) * plan.devices,
         "cpu_ms": round(1000 * sum(cpu_s for cpu_s, _ in costs) / len(costs), 1),
         "wall_ms": round(1000 * sum(wall_s for _, wall_s in costs) / len(costs), 1),
-        "files": sum(map(len, lake.files.values())),
+        "files": sum(map(len, lake.files.values())) + len(packs_named(lake.paths(PIECE))),
         "megabytes": round(
             sum(file.size for some in lake.files.values() for file in some) / 1e6, 2
         ),

@@ -90,7 +90,7 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
     if keep_days is not None:
         since_ms = time.time_ns() // 1_000_000 - keep_days * MS_PER_DAY
     removed = 0
-    named = _packs_named(before.paths(PIECE))
+    named = packs_named(before.paths(PIECE))
     for _ in range(TRIES):
         lake = open_lake(root)
         old = _old_boots(lake, since_ms)
@@ -101,7 +101,7 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
         except SupersededError:
             continue  # another compaction was faster: look at what it left
     after = open_lake(root)
-    packs = _packs_named(after.paths(PIECE))
+    packs = packs_named(after.paths(PIECE))
     # Who reads the state before may still need what it names.
     orphans = _vacuum(root, named | packs)
     return Compacted(_count(before), _count(after), len(named), len(packs), removed, orphans)
@@ -209,7 +209,7 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
 def _repacked(lake: Lake, files: list[LakeFile], old: pa.Table) -> Repacked:
     """The packs that only these files name, anew."""
     paths = set(_paths(lake, files))
-    elsewhere = _packs_named(path for path in lake.paths(PIECE) if path not in paths)
+    elsewhere = packs_named(path for path in lake.paths(PIECE) if path not in paths)
     columns, in_pack = [*_BOOT, *PLACE, "taken_ms"], pc.field("pack").is_valid()
     places = without_boots(read_files(sorted(paths), FILES[PIECE], columns, in_pack), old)
     return repack(lake.root, places, elsewhere)
@@ -217,7 +217,7 @@ def _repacked(lake: Lake, files: list[LakeFile], old: pa.Table) -> Repacked:
 
 def _small_packs(lake: Lake, files: list[LakeFile]) -> int:
     sizes = pack_sizes(lake.root)
-    named = _packs_named(_paths(lake, files))
+    named = packs_named(_paths(lake, files))
     return sum(sizes.get(name, PACK_SIZE) < PACK_SIZE for name in named)
 
 
@@ -329,7 +329,7 @@ def _keys_anew(lake: Lake, old: pa.Table, since_ms: int | None, repacked: Repack
 # --- what nothing names ---
 
 
-def _packs_named(paths: Iterable[str]) -> set[str]:
+def packs_named(paths: Iterable[str]) -> set[str]:
     """The packs that the pieces of some files name."""
     in_pack = pc.field("pack").is_valid()
     names = [

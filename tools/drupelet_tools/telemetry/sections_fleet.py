@@ -365,7 +365,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
         "long_boots": compared["long_boots"],
         "fleet": table(f"The last {days} days against the {days} days before", heads, fleet),
         "paired": table(
-            "Each device against itself",
+            f"Each device against itself, the last {days} days against those before",
             ["Figure", "Devices in both", *_CHANGE_HEADS],
             paired,
         )
