@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import compact, job, lake
+from drupelet_tools.telemetry import buckets, compact, job, lake
 from drupelet_tools.telemetry.changes import Inbox
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
@@ -175,6 +175,31 @@ def test_commands_name_what_is_wrong_in_one_line(bucket, monkeypatch):
         assert text.strip().count("\n") == 0
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert "no connection to the store" in run("compact", f"{bucket}/lake").stderr
+
+
+def test_a_report_is_written_there_as_it_is_here(boxes, bucket, tmp_path, monkeypatch):
+    packs, _ = boxes
+    ingest(packs, tmp_path / "lake")
+    words = ("report", "--lake", tmp_path / "lake", "--csv", "--html")
+    for many in (False, True):
+        if many:  # an index and pages, of which an earlier report left more
+            monkeypatch.setattr(buckets, "ONE_PAGE_DEVICES", 5)
+            monkeypatch.setattr(buckets, "BUCKET_DEVICES", 4)
+            (tmp_path / "old.html").write_text("x")
+            upload([tmp_path / "old.html"], f"{bucket}/r-pages")
+            file = create(place(f"{bucket}/r-pages/0009.html"))
+            file.close()
+        for page in (tmp_path / "r.html", f"{bucket}/r.html"):
+            done = run(*words, page)
+            assert (done.exit_code, done.stdout) == (0, f"report: {page}\n"), done.stderr
+        here = {path.name: path.read_text("utf-8") for path in tmp_path.rglob("*r*/*.html")}
+        here |= {name: (tmp_path / name).read_text("utf-8") for name in ("r.html", "r.csv")}
+        there = {path.name: path.read_text("utf-8") for path in place(bucket).below()}
+        assert there.pop("old.html", "x") == "x", "no page"
+        assert there.keys() == here.keys() and ("0002.html" in here) == many
+        assert all(there[name].splitlines() == here[name].splitlines() for name in here)
+    refused = run(*words, "s3://no-such-bucket/r.html")
+    assert refused.exit_code == 1 and "no such bucket" in refused.stderr
 
 
 def test_an_ingest_asks_for_what_is_new_not_for_all_that_is_there(boxes, bucket, server):

@@ -32,7 +32,7 @@ from drupelet_tools.telemetry.lake import Lake, fill_wall, open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.period import PeriodHours
-from drupelet_tools.telemetry.place import Place
+from drupelet_tools.telemetry.place import Place, reason, write_text
 from drupelet_tools.telemetry.report_figures import (
     Results,
     build,
@@ -80,7 +80,7 @@ class Task:
     now_ms: float | None
     days: float | None = None
     seed: int = 0
-    folder: Path | None = None
+    folder: Place | None = None
     link: str = ""  # of the folder, as the index names it
     number: int = 0  # of the slice
     buckets: list[tuple[int, list[Row]]] = field(default_factory=list)  # number, devices
@@ -204,8 +204,11 @@ def _bucket(
         all_figures["attention"], _sums(all_figures["fleet"]),
     )  # fmt: skip
     if task.folder is not None and render is not None:
-        text = render(all_figures)
-        (task.folder / page_name(number)).write_text(text, "utf-8")
+        path = task.folder / page_name(number)
+        try:
+            write_text(path, render(all_figures))
+        except OSError as refused:
+            raise TelemetryError(f"{path}: cannot write the page: {reason(refused)}") from None
     return bucket
 
 

@@ -39,6 +39,12 @@ LakeOption = Annotated[
     Any,
     typer.Option("--lake", parser=path_or_uri, metavar="PATH", help="The lake: folder or URI."),
 ]
+PageOption = Annotated[
+    Any,
+    typer.Option(
+        "--html", parser=path_or_uri, metavar="PATH", help="The page to write: file or URI."
+    ),
+]
 LakeArgument = Annotated[
     Any, typer.Argument(parser=path_or_uri, metavar="LAKE", help="The lake: folder or URI.")
 ]

@@ -18,6 +18,7 @@ from drupelet_tools.telemetry.command_line import (
     FleetOption,
     JsonFlag,
     LakeOption,
+    PageOption,
     ResultsOption,
     one_line,
 )
@@ -51,7 +52,7 @@ def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
 
 def report(
     lake: LakeOption,
-    html: Annotated[Path, typer.Option("--html", parser=path, help="The page to write.")],
+    html: PageOption,
     results: ResultsOption = None,
     fleet: FleetOption = None,
     battery: BatteryOption = None,
@@ -86,7 +87,7 @@ def report(
                 f"--html {html}: --csv writes a file of this name; name the page"
                 f" {html.with_suffix('.html').name}"
             )
-        if not html.parent.is_dir():  # said before the work, not after it
+        if isinstance(html, Path) and not html.parent.is_dir():  # said before the work, not after
             raise TelemetryError(
                 f"cannot write the report: {html.parent}: no such folder; make it"
             )

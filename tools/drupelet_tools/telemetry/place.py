@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
+from drupelet_host.base.atomic_write import atomic_write
 from drupelet_host.base.local_path import NotLocalError, local_path
 from drupelet_tools.telemetry.errors import TelemetryError
 
@@ -101,6 +102,15 @@ class Remote:
     def suffix(self) -> str:
         """The end of the name from its last dot on."""
         return posixpath.splitext(self.name)[1]
+
+    @property
+    def stem(self) -> str:
+        """The name without that."""
+        return posixpath.splitext(self.name)[0]
+
+    def with_suffix(self, suffix: str) -> Remote:
+        """The file beside it with another end of the name."""
+        return self.parent / f"{self.stem}{suffix}"
 
     @property
     def parent(self) -> Remote:
@@ -437,6 +447,20 @@ def create(where: Place) -> pa.NativeFile:
     """
     filesystem, path = filesystem_of(where)
     return filesystem.open_output_stream(path, buffer_size=_WRITE_BUFFER)
+
+
+def write_text(where: Place, text: str) -> None:
+    """Replace a file whole; a store shows it when all of it is there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if isinstance(where, Path):
+        atomic_write(where, text, durable=False)
+        return
+    file = create(where)
+    file.write(text.encode("utf-8"))
+    finish(file, where)
 
 
 def finish(file: pa.NativeFile, where: Place) -> int:

@@ -14,12 +14,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from drupelet_host.base.atomic_write import atomic_write
 from drupelet_tools.telemetry import buckets, cells, charts, sections, sections_index
 from drupelet_tools.telemetry.analyses_plan import FleetPlan
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, Row
-from drupelet_tools.telemetry.place import Place
+from drupelet_tools.telemetry.place import Place, Remote, reason, write_text
 from drupelet_tools.telemetry.report_figures import (
     Results,
     assumed_plan,
@@ -33,7 +32,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_report(
     lake: Place,
-    html: Path,
+    html: Place,
     results: Results | None = None,
     *,
     plan: FleetPlan | None = None,
@@ -63,20 +62,22 @@ def write_report(
     return all_figures
 
 
-def _folder(html: Path) -> Path:
+def _folder(html: Place) -> Place:
     """The folder of a large fleet's pages, made anew if it is not there."""
-    folder = html.with_name(f"{html.stem}-pages")
+    folder = html.parent / f"{html.stem}-pages"
     try:
         folder.mkdir(exist_ok=True)
     except OSError as refused:
-        raise TelemetryError(f"{folder}: cannot write the pages: {refused.strerror}") from None
+        raise TelemetryError(f"{folder}: cannot write the pages: {reason(refused)}") from None
     return folder
 
 
-def _remove_older(folder: Path, pages: int) -> None:
+def _remove_older(folder: Place, pages: int) -> None:
     """Pages of an earlier, larger fleet would be taken for this one's."""
-    for path in folder.glob("[0-9][0-9][0-9][0-9]*.html"):
-        if path.stem.isdecimal() and int(path.stem) > pages:
+    listed = folder.below() if isinstance(folder, Remote) else list(folder.iterdir())
+    for path in listed:
+        is_page = path.suffix == ".html" and path.stem.isdecimal() and len(path.stem) >= 4
+        if is_page and int(path.stem) > pages:
             path.unlink(missing_ok=True)
 
 
@@ -91,7 +92,7 @@ class Pages:
         return render(all_figures, index_page=self.index_page, is_live=False)
 
 
-def write_csv(path: Path, all_figures: Figures) -> None:
+def write_csv(path: Place, all_figures: Figures) -> None:
     """Write one line per device: what the page's tables hold, flat.
 
     Raises:
@@ -127,15 +128,15 @@ def flat(row: Row, prefix: str = "") -> dict[str, str | float]:
     return cells
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Place, text: str) -> None:
     """Replace a file whole. A link stays, and what is no file (a device, a pipe) is refused."""
     path = path.resolve()
-    if path.exists() and not path.is_file():
+    if isinstance(path, Path) and path.exists() and not path.is_file():
         raise TelemetryError(f"{path}: cannot write the report: it is not a file; name another")
     try:
-        atomic_write(path, text, durable=False)
+        write_text(path, text)
     except OSError as refused:
-        raise TelemetryError(f"{path}: cannot write the report: {refused.strerror}") from None
+        raise TelemetryError(f"{path}: cannot write the report: {reason(refused)}") from None
 
 
 @cache
