@@ -67,6 +67,7 @@ def test_tables_are_those_of_the_plain_functions(whole):
     told = {row["name"]: row for row in state.read_devices().to_pylist()}
     assert told["C"] == {
         "device": ids("C"), "name": "C", "carriers": "serial, stick", "board": "esp32",
+        "firmware": None, "firmware_set": None,
     }  # fmt: skip
 
 

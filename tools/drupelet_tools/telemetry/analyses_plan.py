@@ -8,10 +8,12 @@
     temperature_c = 21
     period_s = 900           # how often it should be heard of
     board = "esp32c3"        # where neither the device nor names.json tells it
-    firmware = "0.1.0"       # which version it runs, so that versions can be compared
+    firmware = "0.1.0"       # which version it runs, instead of what its log says
 
     [device."a1b2c3d4"]      # by id or by name; what it does not say is the default's
     temperature_c = -5
+    latitude = 46.5775       # degrees, WGS 84, for the map
+    longitude = 7.9859
 
 A device with `battery = "none"` runs on a cable.
 """
@@ -38,7 +40,8 @@ from drupelet_tools.telemetry.errors import TelemetryError
 
 NO_BATTERY = "none"
 KEYS = ("battery", "series", "parallel", "rated_mah", "temperature_c", "period_s", "board",
-        "firmware")  # fmt: skip
+        "firmware", "latitude", "longitude")  # fmt: skip
+PLACE_KEYS = ("latitude", "longitude")
 FIRMWARE_CHARS_MAX = 40
 TEMPERATURES_C = (-60.0, 100.0)
 
@@ -51,6 +54,7 @@ class DevicePlan:
     period_ms: float | None = None
     board: str = ""
     firmware: str = ""
+    position: tuple[float, float] | None = None  # latitude and longitude in degrees, WGS 84
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ def parse_plan(text: str, where: str, folder: Path = Path()) -> FleetPlan:
     if not isinstance(default, dict) or not isinstance(own, dict):
         raise TelemetryError(f"{where}: default and device must be tables")
     try:
+        if named := next((key for key in PLACE_KEYS if key in default), ""):
+            raise ValueError(f"{named} is a device's own: put it under [device.NAME]")
         plans = {str(name): _plan({**default, **row}, folder) for name, row in own.items()}
         return FleetPlan(_plan(default, folder), plans)
     except (TypeError, ValueError) as broken:
@@ -135,7 +141,16 @@ def _plan(row: Mapping[str, Any], folder: Path) -> DevicePlan:
                 {"temperature_c": 21.0, **row}, "temperature_c", *TEMPERATURES_C
             ),
         )
-    return DevicePlan(pack, period * 1000 or None, board, _firmware(row))
+    return DevicePlan(pack, period * 1000 or None, board, _firmware(row), _position(row))
+
+
+def _position(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    missing = [key for key in PLACE_KEYS if key not in row]
+    if len(missing) == 1:
+        raise ValueError(f"a position needs {missing[0]}, too")
+    if missing:
+        return None
+    return _number(row, "latitude", -90.0, 90.0), _number(row, "longitude", -180.0, 180.0)
 
 
 def _firmware(row: Mapping[str, Any]) -> str:

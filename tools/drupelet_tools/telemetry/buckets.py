@@ -56,7 +56,7 @@ FOLDER_PREFIX = "drupelet-report-"
 KEPT = (
     "device", "name", "label", "firmware", "board", "carriers", "delivered", "created", "expected",
     "duplicates", "client_bytes", "mah_modelled", "mah_modelled_low", "mah_modelled_high",
-    "mah_per_day", "bytes_per_message", "severities",
+    "mah_per_day", "bytes_per_message", "severities", "position",
 )  # fmt: skip
 KEPT_WITHIN = {
     "presence": ("last_wall_ms", "silent", "silent_ms", "silent_after_ms", "period_ms",

@@ -26,6 +26,7 @@ class Cell:
     text: str
     device: str = ""  # a link to this device
     page: str = ""  # the file that it is in, "" for this one
+    position: tuple[float, float] | None = None  # a link that a phone opens in its map
     mark: str = ""  # a warning in front
     note: str = ""  # in small letters behind
     below: str = ""  # in small letters on a line of its own

@@ -17,7 +17,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry import codes, fleet_map
 from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS, OPERATION_NAMES
 from drupelet_tools.telemetry.cells import moment
 from drupelet_tools.telemetry.figures import Figures
@@ -37,6 +37,11 @@ BYTE_COLOURS = (
     "#6A6A6A",
 )  # fmt: skip
 COUNT_TICKS_MAX = 8
+MAP_HEIGHT = 400
+MAP_MARGIN = 1.15  # so much more than the devices' own extent
+MAP_SPAN_MIN_KM = 0.05
+MAP_SHAPES = ("triangle-up", "diamond", "circle")
+MAP_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[0])  # alarm, warning, no problem
 PLAIN = alt.Axis(labelOverlap="greedy", tickCount=8)
 DAY_MS, YEAR_MS = 86_400_000, 31_557_600_000
 
@@ -44,6 +49,7 @@ DAY_MS, YEAR_MS = 86_400_000, 31_557_600_000
 def charts(figures: Figures) -> dict[str, Chart]:
     """Charts by the name of their place in the report; those without data are left out."""
     by_place: dict[str, Chart | None] = {
+        "map": _map_chart(figures),
         "steps": _steps_chart(figures),
         "life": _life_chart(figures),
         "bytes": _bytes_chart(figures),
@@ -56,10 +62,80 @@ def charts(figures: Figures) -> dict[str, Chart]:
     return {name: chart for name, chart in by_place.items() if chart is not None}
 
 
-def battery_charts(figures: Figures) -> dict[str, Chart]:
+def index_charts(figures: Figures) -> dict[str, Chart]:
     """The charts of a large fleet's index."""
-    by_place = {"steps": _steps_chart(figures), "life": _life_chart(figures)}
+    by_place = {
+        "map": _map_chart(figures),
+        "steps": _steps_chart(figures),
+        "life": _life_chart(figures),
+    }
     return {name: chart for name, chart in by_place.items() if chart is not None}
+
+
+def _map_chart(figures: Figures) -> Chart | None:
+    """Where the devices are, by the worst of their problems; the same scale both ways."""
+    listed = fleet_map.placed(figures["devices"])[: fleet_map.DEVICES_MAX]
+    if not listed:
+        return None
+    rows = [
+        {
+            "device": row["device"]["label"],
+            "state": row["state"],
+            "east": round(row["east_km"], 4),
+            "north": round(row["north_km"], 4),
+            "heard": moment(row["device"]["presence"]["last_wall_ms"]),
+        }
+        for row in reversed(listed)  # the worst is drawn last, above the others
+    ]
+    used = [state for state in fleet_map.STATES if any(row["state"] == state for row in rows)]
+    colours = dict(zip(fleet_map.STATES, MAP_COLOURS, strict=True))
+    shapes = dict(zip(fleet_map.STATES, MAP_SHAPES, strict=True))
+    legend = alt.Legend(title=None, orient="top")
+    east, north = _equal_scales(rows)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("east:Q", title="East of the middle (km)", scale=east, axis=PLAIN),
+        y=alt.Y("north:Q", title="North (km)", scale=north, axis=PLAIN),
+    )
+    points = base.mark_point(filled=True, size=90, opacity=1).encode(
+        color=alt.Color(
+            "state:N",
+            scale=alt.Scale(domain=used, range=[colours[state] for state in used]),
+            legend=legend,
+        ),
+        shape=alt.Shape(
+            "state:N",
+            scale=alt.Scale(domain=used, range=[shapes[state] for state in used]),
+            legend=legend,
+        ),
+        tooltip=[
+            alt.Tooltip("device:N", title="Device"),
+            alt.Tooltip("state:N", title="Worst problem"),
+            alt.Tooltip("heard:N", title="Last heard (UTC)"),
+        ],
+    )
+    named = [row for row in rows if row["state"] != fleet_map.FINE] or rows
+    names = (
+        alt.Chart(alt.InlineData(values=named[-BARS_MAX:]))
+        .mark_text(align="left", dx=8)
+        .encode(x=alt.X("east:Q"), y=alt.Y("north:Q"), text="device:N")
+    )
+    return alt.LayerChart(layer=[points, names]).properties(width=WIDTH, height=MAP_HEIGHT)
+
+
+def _equal_scales(rows: list[Row]) -> tuple[alt.Scale, alt.Scale]:
+    """Domains around all points in which a kilometre is as long east as north, however wide the
+    page makes the chart."""
+    spans = {name: [row[name] for row in rows] for name in ("east", "north")}
+    east, north = (max(MAP_SPAN_MIN_KM, max(own) - min(own)) for own in spans.values())
+    km_per_pixel = f"{MAP_MARGIN} * max({east:.4f} / width, {north:.4f} / height)"
+    scales = []
+    for name, size in (("east", "width"), ("north", "height")):
+        middle = (max(spans[name]) + min(spans[name])) / 2
+        half = f"{size} / 2 * {km_per_pixel}"
+        ends = {"domainMin": f"{middle:.4f} - {half}", "domainMax": f"{middle:.4f} + {half}"}
+        exprs = {end: alt.ExprRef(expression) for end, expression in ends.items()}
+        scales.append(alt.Scale(**exprs, nice=False, zero=False))
+    return scales[0], scales[1]
 
 
 def _steps_chart(figures: Figures) -> Chart | None:

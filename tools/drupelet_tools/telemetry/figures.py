@@ -173,6 +173,7 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["calibrated"] = _calibrated(row, plan, fleet)
     row["comparison"] = _comparison(row)
     row.update(_sync(device["device"], row, fleet))
+    row["position"] = plan.position
     row["firmware"] = plan.firmware or versions.label(device)
     row["versions"] = _versions(device, own, row, plan)
     row["trends"] = analyses_watch.boot_trends(_boots(own, row))

@@ -171,7 +171,7 @@ def render(all_figures: Figures, *, index_page: str = "", is_live: bool = True) 
 def render_index(all_figures: Figures) -> str:
     """The index of a large fleet."""
     content = {**sections_index.content(all_figures), "index_page": ""}
-    return _page("index.html", content, charts.battery_charts(all_figures))
+    return _page("index.html", content, charts.index_charts(all_figures))
 
 
 def _page(

@@ -21,7 +21,7 @@ from drupelet_tools.telemetry.cells import (
 )
 from drupelet_tools.telemetry.charts import spark
 from drupelet_tools.telemetry.figures import Figures
-from drupelet_tools.telemetry.sections_fleet import attention_line
+from drupelet_tools.telemetry.sections_fleet import attention_line, place_text
 from drupelet_tools.telemetry.time_units import span
 
 OPEN_MAX = 8  # pages that stand open; of a larger fleet they open when they are asked for
@@ -65,6 +65,7 @@ def _facts(row: Row) -> list[Cells]:
         ("Carrier", row["carriers"] or DASH),
         ("Board of the current table", row["board_label"] or "none"),
         ("Firmware", row["firmware"] or DASH),
+        *_position(row),
         ("Time in the log (h)", significant(row["hours"])),
         ("First sign (UTC)", moment(seen["first_wall_ms"])),
         ("Created here", number(row["created"])),
@@ -80,6 +81,13 @@ def _facts(row: Row) -> list[Cells]:
         ("Flash erases", number(health["flash_erases"])),
     ]
     return facts + _trends(row) + _away(row)
+
+
+def _position(row: Row) -> list[Cells]:
+    position = row["position"]
+    if position is None:
+        return []
+    return [("Position (WGS 84)", Cell(place_text(position), position=position))]
 
 
 def _wait(wait: Row) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry import codes, fleet_map
 from drupelet_tools.telemetry.analyses_stats import median_interval
 from drupelet_tools.telemetry.attention import ALARM, SEVERITIES, WARNING
 from drupelet_tools.telemetry.cells import (
@@ -31,6 +31,7 @@ from drupelet_tools.telemetry.time_units import span, wait_unit
 from drupelet_tools.telemetry.weakest import WEAKEST_MAX, weakest
 
 SILENT_MAX = 100  # in the table of a page
+PLACES_MAX = 100
 LINES_MAX = 3  # of one kind, before the rest is folded
 DAY_MS = 86_400_000.0
 
@@ -101,6 +102,30 @@ def now_tiles(all_figures: Figures) -> list[Tile]:
         cell = Cell(number(weak[0]["days"]), note=f"days: {name}")
         tiles.append((f"Weakest battery, {weak[0]['kind'].partition(', ')[2]}", cell, ""))
     return tiles
+
+
+def places(all_figures: Figures) -> Table | None:
+    """Where the devices with problems are, worst first; all of a fleet without any."""
+    listed = fleet_map.placed(all_figures["devices"])
+    bad = [row for row in listed if row["state"] != fleet_map.FINE]
+    if not listed:
+        return None
+    rows = [
+        (
+            link(row["device"]),
+            Cell(row["state"], is_warning=row["state"] != fleet_map.FINE),
+            Cell(place_text(row["device"]["position"]), position=row["device"]["position"]),
+            fleet_map.compass(row["east_km"], row["north_km"]),
+        )
+        for row in (bad or listed)[:PLACES_MAX]
+    ]
+    heads = ["Device", "<Worst problem", "<Position (WGS 84)", "From the middle of the fleet"]
+    return table("Where devices with problems are" if bad else "Where devices are", heads, rows)
+
+
+def place_text(position: tuple[float, float]) -> str:
+    """Latitude and longitude; five decimals are a metre."""
+    return f"{position[0]:.5f}, {position[1]:.5f}"
 
 
 def undelivered(all_figures: Figures) -> int:

@@ -33,6 +33,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "left_out": _left_out(all_figures),
         "now_tiles": sections_fleet.now_tiles(shown),
         "silent": sections_fleet.silent_table(shown),
+        "places": sections_fleet.places(shown),
         "battery_tiles": sections_fleet.battery_tiles(shown),
         "weakest": sections_fleet.weakest_table(shown),
         "delivery_tiles": sections_fleet.delivery_tiles(shown),
