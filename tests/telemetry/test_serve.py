@@ -54,7 +54,8 @@ def boot_log(device, boot, hours, wall_ms=WALL_MS, cause=1):
     """A boot that wakes, sends, sleeps, and writes its counters every half an hour."""
     at = (PUMP, WELL, SPARE).index(device)
     events = [(0, box.BOOT, cause, boot, 0), (0, box.DESCRIPTOR, 1, 0, 131_072),
-              (0, box.DESCRIPTOR, 3, 1, 0)]  # fmt: skip
+              (0, box.DESCRIPTOR, 3, 1, 0), (0, box.DESCRIPTOR, 4, 0, 1 << 16),
+              (0, box.DESCRIPTOR, 5, 2, 0)]  # fmt: skip
     for half in range(1, 2 * hours + 1):
         now = half * HOUR_MS // 2
         if half % 12 == 1:
@@ -287,10 +288,19 @@ def test_promtool_accepts_every_line_and_each_metric_says_what_it_is(fleet):
         "device_battery_life_high_seconds", "device_boots_total", "device_resets",
         "device_messages_created", "device_messages_delivered", "device_messages_undelivered",
         "device_carrier_bytes", "device_state_seconds", "device_heap_low_bytes",
+        "device_firmware_info",
         "device_attention_level", "device_problem_level", "device_latency_median_seconds",
     )} <= names  # fmt: skip
     for name in names:
         assert text.count(f"# HELP {name} ") == text.count(f"# TYPE {name} ") == 1
+
+
+def test_the_firmware_is_a_label_that_others_join_on(fleet, prometheus):
+    rows = prometheus.query(
+        "drupelet_fleet_device_boots_total * on (device)"
+        " group_left (firmware) drupelet_fleet_device_firmware_info"
+    )
+    assert {labels["firmware"] for labels, _ in rows} == {"0.1.0 small"}
 
 
 def test_a_hostile_name_is_one_label(fleet, prometheus):

@@ -139,6 +139,8 @@ def _devices(page: Page, devices: Sequence[Device]) -> None:
         "Nine of ten messages of others came to it within this time.",
         lambda device: None if device.outlook is None else _scaled(device.outlook.p90_ms),
     )
+    listed("firmware_info", "1; the firmware that it runs, as its log or a fleet file says.",
+           _firmware)  # fmt: skip
     listed("carrier_bytes", f"Bytes on its carriers with their framing, {_IN_LAKE}", _bytes)
     gauge("hour_timestamp_seconds", "When its newest whole hour began; absent: no clock tells.",
           lambda device: _scaled(device.bins.hour_ms))  # fmt: skip
@@ -167,6 +169,11 @@ def _days(
 def _problems(device: Device) -> Iterator[tuple[dict[str, str], float]]:
     for kind, severity in sorted(device.severities.items()):
         yield {"problem": kind}, LEVELS[severity]
+
+
+def _firmware(device: Device) -> Iterator[tuple[dict[str, str], float]]:
+    if device.outlook is not None and device.outlook.firmware:
+        yield {"firmware": device.outlook.firmware}, 1
 
 
 def _bytes(device: Device) -> Iterator[tuple[dict[str, str], float]]:

@@ -61,6 +61,7 @@ class DeviceOutlook:
     p90_ms: float | None
     left: Days | None
     life: Days | None
+    firmware: str  # empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ def _device_outlook(row: Row) -> DeviceOutlook:
         p90_ms=row["latency"]["p90_ms"],
         left=_days(battery, "days_left"),
         life=None if life is None else _days(life, "days"),
+        firmware=row["firmware"],
     )
 
 
