@@ -124,11 +124,11 @@ def _first(day: Ints) -> list[_Column]:
     """The first day begins with the boot of an ESP32 and its firmware, each other one with as many
     readings of memory."""
     boots = day == 0
-    told = np.where(boots, codes.DESCRIPTOR, codes.HEAP_LOW)
+    code = np.where(boots, codes.DESCRIPTOR, codes.HEAP_LOW)
     return [
         (0, np.where(boots, codes.BOOT, codes.HEAP_LOW), boots, boots, np.where(boots, 0, 41_000)),
-        (0, told, 3 * boots, boots, np.where(boots, 0, 41_000)),
-        (0, told, 4 * boots, 0, np.where(boots, FIRMWARE_VERSION, 41_000)),
+        (0, code, 3 * boots, boots, np.where(boots, 0, 41_000)),
+        (0, code, 4 * boots, 0, np.where(boots, FIRMWARE_VERSION, 41_000)),
     ]
 
 

@@ -80,7 +80,7 @@ SHARE_PIECES = 1 << 16
 PARQUET_END = b"PAR1"
 NAMES_TABLE = "names"  # of key rows: what a names file says of a device
 UNNAMED = ""
-_TOLD_OF_BOOT = ("board_kind", "firmware", "firmware_set")  # of `health`
+_FACTS_OF_BOOT = ("board_kind", "firmware", "firmware_set")  # of `health`
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +349,12 @@ class Lake:
     def read_devices(self, devices: Collection[str] | None = None) -> pa.Table:
         """One row per device, or per device of some: its id, what a names file says of it, and
         what its last boot that said so tells of board and firmware."""
-        boots = self.read("health", ["device", "boot", *_TOLD_OF_BOOT], devices=devices)
+        boots = self.read("health", ["device", "boot", *_FACTS_OF_BOOT], devices=devices)
         # In order of boot, which threads do not keep; "last" takes no null where there is more.
         last = boots.group_by("device", use_threads=False).aggregate(
-            [(name, "last") for name in _TOLD_OF_BOOT]
+            [(name, "last") for name in _FACTS_OF_BOOT]
         )
-        own = last.rename_columns(["device", *_TOLD_OF_BOOT]).to_pylist()
+        own = last.rename_columns(["device", *_FACTS_OF_BOOT]).to_pylist()
         rows = {row["device"]: row for row in own}
         for table in ("messages", "battery", "traffic"):
             for device in pc.unique(self.foreign(table, devices)["device"]).to_pylist():
