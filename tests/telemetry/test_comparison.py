@@ -89,7 +89,7 @@ def test_a_week_is_set_against_the_week_before(root):
 def test_boots_count_with_the_firmware_that_they_ran(root):
     devices = {row["device"]: row for row in build(root)["devices"]}
     for own in DEVICES[:-1]:
-        old, new = devices[own]["versions"]
+        old, new = devices[own]["firmware_runs"]
         assert devices[own]["firmware"] == new["firmware"] == "0.2.0 small"
         assert old["firmware"] == "0.1.0 small"
         assert old["health"]["boots"] == new["health"]["boots"] == DAYS, "one ran what was before"
@@ -98,8 +98,10 @@ def test_boots_count_with_the_firmware_that_they_ran(root):
         for part in ("client_bytes", "mah_modelled", "delivered"):
             assert old[part] + new[part] == pytest.approx(devices[own][part]), part
     silent = devices[DEVICES[-1]]
-    assert silent["firmware"] == "" and [row["firmware"] for row in silent["versions"]] == [""]
-    assert silent["versions"][0]["client_bytes"] == silent["client_bytes"]
+    assert silent["firmware"] == "" and [row["firmware"] for row in silent["firmware_runs"]] == [
+        ""
+    ]
+    assert silent["firmware_runs"][0]["client_bytes"] == silent["client_bytes"]
 
 
 def test_a_new_firmware_is_set_against_the_one_before(root):
@@ -112,11 +114,47 @@ def test_a_new_firmware_is_set_against_the_one_before(root):
     assert "esp32 · 0.1.0 small" in text and "esp32 · unknown version" in text
 
 
-def test_what_a_fleet_file_says_of_the_firmware_is_of_all_boots(root):
+def test_what_a_fleet_file_calls_the_firmware_hides_nothing(root):
     plan = parse_plan(f'[device.{DEVICES[0]}]\nfirmware = "mine"', "fleet.toml")
     own = build(root, plan=plan)["devices"][0]
-    assert own["firmware"] == "mine" and [row["firmware"] for row in own["versions"]] == ["mine"]
-    assert own["versions"][0]["client_bytes"] == own["client_bytes"]
+    assert own["firmware"] == "mine · 0.2.0 small"
+    assert [row["firmware"] for row in own["firmware_runs"]] == [
+        "mine · 0.1.0 small", "mine · 0.2.0 small",
+    ]  # fmt: skip
+
+
+def run_of(name, hours=48.0, cost=100.0):
+    return {"firmware": name, "hours": hours, "bytes_per_message": cost, "mah_per_message": None,
+            "mah_per_day": None}  # fmt: skip
+
+
+def test_an_upgrade_that_was_taken_back_is_a_change_to_what_was_before():
+    runs = [run_of("0.9.0"), run_of("0.10.0", cost=200), run_of("0.9.0")]
+    devices = [{"device": str(at), "label": str(at), "firmware_runs": runs} for at in range(8)]
+    (row,) = comparison.across_upgrades(devices)
+    assert (row["firmware_before"], row["firmware"]) == ("0.10.0", "0.9.0")
+    assert (row["share"], row["too_short"]) == (pytest.approx(-0.5), 0)
+
+
+def test_a_firmware_that_ran_for_minutes_is_compared_with_nothing():
+    own = [run_of("0.1.0"), run_of("0.2.0", hours=0.1, cost=900)]
+    devices = [{"device": str(at), "label": str(at), "firmware_runs": own} for at in range(8)]
+    assert comparison.across_upgrades(devices) == [
+        {"firmware_before": "0.1.0", "firmware": "0.2.0", "too_short": 8}
+    ]
+    longer = {"device": "x", "label": "x", "firmware_runs": [own[0], run_of("0.2.0", cost=110)]}
+    (row,) = comparison.across_upgrades([*devices, longer])
+    assert (row["devices"], row["share"], row["too_short"]) == (1, pytest.approx(0.1), 8)
+
+
+def test_versions_stand_in_the_order_in_which_people_count():
+    pairs = [("0.9.0", "0.10.0"), ("0.10.0", "0.11.0"), ("0.2.0", "0.9.0")]
+    devices = [
+        {"device": "x", "label": "x", "firmware_runs": [run_of(before), run_of(now)]}
+        for before, now in pairs
+    ]
+    rows = comparison.across_upgrades(devices)
+    assert [row["firmware_before"] for row in rows] == ["0.2.0", "0.9.0", "0.10.0"]
 
 
 def test_the_page_says_whether_it_costs_more(root, tmp_path):

@@ -27,6 +27,7 @@ def device(name, latitude, longitude, **severities):
     ((0.0, 179.9), (0.0, -179.9), 0.2 * DEGREE_KM, 0),
     ((-90.0, 0.0), (-89.0, 90.0), DEGREE_KM, 0),
     ((46.5, 8.0), (46.5, 8.0), 0, 0),
+    ((90.0, 0.0), (-90.0, 0.0), 0, 180 * DEGREE_KM),
 ])  # fmt: skip
 def test_distance_and_direction_from_the_middle_are_true(middle, position, east_km, north_km):
     assert fleet_map.offset_km(middle, position) == pytest.approx((east_km, north_km), abs=1e-6)
@@ -47,18 +48,20 @@ def test_the_worst_come_first_and_the_middle_is_between_them():
 
 
 @pytest.mark.parametrize(("east_km", "north_km", "text"), [
-    (3, 3, "4.2 km NE"), (0, -1_500, "1,500.0 km S"), (-2, 0.1, "2.0 km W"), (0, 0, "0.0 km N"),
+    (3, 3, "4.2 km NE"), (0, -1_500, "1,500.0 km S"), (-2, 0.1, "2.0 km W"), (0, 0.04, "0.0 km"),
 ])  # fmt: skip
 def test_a_distance_in_words(east_km, north_km, text):
     assert fleet_map.compass(east_km, north_km) == text
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("[default]\nlatitude = 1\nlongitude = 2", "latitude is a device's own: put it under [device"),
-    ("[device.A]\nlatitude = 1", "a position needs longitude, too"),
-    ("[device.A]\nlatitude = 91\nlongitude = 2", "latitude = 91: want a number from -90 to 90"),
-    ("[device.A]\nlatitude = nan\nlongitude = 2", "latitude = nan: want a number"),
-    ('[device.A]\nlatitude = "1"\nlongitude = 2', "latitude = '1': want a number"),
+    ("[default]\nlatitude = 1\nlongitude = 2",
+     "[default]: latitude is a device's own: put it under [device"),
+    ("[device.A]\nlatitude = 1", "[device.A]: a position needs longitude, too"),
+    ("[device.A]\nlatitude = 91\nlongitude = 2",
+     "[device.A]: latitude = 91: want a number from -90 to 90"),
+    ("[device.A]\nlatitude = nan\nlongitude = 2", "[device.A]: latitude = nan: want a number"),
+    ('[device.A]\nlatitude = "1"\nlongitude = 2', "[device.A]: latitude = '1': want a number"),
 ])  # fmt: skip
 def test_what_is_no_position_is_one_line(text, reason):
     with pytest.raises(TelemetryError, match=re.escape(f"fleet.toml: {reason}")):

@@ -1,5 +1,6 @@
 """Commits, compaction and retention: others may write and read, and a kill changes nothing."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -196,7 +197,7 @@ def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkey
     assert done["files_before"] > 12 > 2 == done["files"]
     assert (done["packs_before"], done["packs"]) == (12, 1)
     assert without_places(content(root)) == without_places(wanted)
-    assert compact.compact(root) == compact.Compacted(2, 2, 1, 1, 0, 0)
+    assert compact.compact(root) == compact.Compacted(2, 2, 1, 1, 0, 0, [])
     assert says_what_is_in_it(root)
     assert ingest(packs, root)["new"] == 0
     assert lake.open_lake(root).version > 12
@@ -254,13 +255,65 @@ def test_a_pack_that_is_gone_or_cut_is_left_to_who_asks_for_it(boxes, tmp_path):
     root = tmp_path / "lake"
     for pack in packs:
         ingest([pack], root, events=True)
-    gone, cut = sorted((root / "packs").iterdir())[:2]
+    gone, cut, hurt = sorted((root / "packs").iterdir())[:3]
     gone.unlink()
     os.truncate(cut, cut.stat().st_size - 1)
-    assert compact.compact(root).packs == 3
+    data = bytearray(hurt.read_bytes())
+    data[len(data) // 2] ^= 1
+    hurt.write_bytes(data)
+    bad = sorted(f"packs/{one.name}" for one in (gone, cut, hurt))
+    done = run("compact", root, "--json")
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert f"{root}/{bad[0]}: is gone or does not hold what was taken in" in done.stderr
+    counts = json.loads(done.stdout)
+    assert (counts["packs"], counts["packs_damaged"]) == (4, bad)
     assert without_places(content(root)) == without_places(wanted)
-    named = set(lake.open_lake(root).read("sources")["pack"].to_pylist())
-    assert {f"packs/{gone.name}", f"packs/{cut.name}"} < named
+    assert set(bad) < set(lake.open_lake(root).read("sources")["pack"].to_pylist())
+    assert compact.compact(root).packs_damaged == bad, "until somebody puts them back"
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("module", [repack, compact])
+def test_a_compaction_that_has_no_room_leaves_nothing(boxes, tmp_path, monkeypatch, module):
+    packs, wanted = boxes
+    root = tmp_path / "lake"
+    for pack in packs:
+        ingest([pack], root, events=True)
+    before = {path for path in root.rglob("*") if path.is_file()}
+    monkeypatch.setattr(module, "finish", full_disk)
+    refused = run("compact", root)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert f"{root}: cannot write the lake: No space left on device" in refused.stderr
+    assert {path for path in root.rglob("*") if path.is_file()} == before
+    monkeypatch.undo()
+    assert compact.compact(root).packs == 1
+    assert without_places(content(root)) == without_places(wanted)
+
+
+def test_a_log_entry_that_a_power_cut_emptied_is_named(boxes, tmp_path):
+    packs, _ = boxes
+    root = tmp_path / "lake"
+    for pack in packs[:2]:
+        ingest([pack], root)
+    newest = max((root / "table" / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    for words in (("compact", root), ("report", "--lake", root, "--html", tmp_path / "x.html")):
+        refused = run(*words)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        assert f"{newest}: is empty, as a power cut leaves it; remove it" in refused.stderr
+    newest.unlink()
+    assert ingest(packs[:2], root)["new"] > 0
+
+
+def test_what_is_committed_is_on_the_disk(boxes, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(commit, "sync", synced.append)
+    ingest(boxes[0][:1], tmp_path / "lake")
+    log = tmp_path / "lake" / "table" / "_delta_log"
+    assert synced == [log / f"{1:020}.json", log]
 
 
 def test_compaction_keeps_the_order_of_many_devices(tmp_path):
@@ -354,7 +407,8 @@ def test_boots_of_which_nothing_comes_are_removed_after_the_days_to_keep(tmp_pat
     commit.append(root, {"battery": [{"device": "x", "boot": 0, "mv": 1}]}, "import:1",
                   {"x": {"name": "tower"}})  # fmt: skip
     taken[0] = 0
-    assert run("compact", root, "--keep", "90 days").stderr.count("want a number of days") == 1
+    for days in ("90 days", "0d", "9" * 20 + "d"):
+        assert run("compact", root, "--keep", days).stderr.count("want a number of days") == 1
     completed = run("compact", root, "--keep", "90d", "--json")
     assert json.loads(completed.stdout)["boots_removed"] == 1
     state = lake.open_lake(root)

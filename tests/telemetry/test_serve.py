@@ -295,7 +295,8 @@ def test_promtool_accepts_every_line_and_each_metric_says_what_it_is(fleet):
         assert text.count(f"# HELP {name} ") == text.count(f"# TYPE {name} ") == 1
 
 
-def test_the_firmware_is_a_label_that_others_join_on(fleet, prometheus):
+@pytest.mark.usefixtures("fleet")
+def test_the_firmware_is_a_label_that_others_join_on(prometheus):
     rows = prometheus.query(
         "drupelet_fleet_device_boots_total * on (device)"
         " group_left (firmware) drupelet_fleet_device_firmware_info"

@@ -8,10 +8,10 @@
     temperature_c = 21
     period_s = 900           # how often it should be heard of
     board = "esp32c3"        # where neither the device nor names.json tells it
-    firmware = "0.1.0"       # which version it runs, instead of what its log says
 
     [device."a1b2c3d4"]      # by id or by name; what it does not say is the default's
     temperature_c = -5
+    firmware = "pump 7"      # what you call it, in front of the version that its log says
     latitude = 46.5775       # degrees, WGS 84, for the map
     longitude = 7.9859
 
@@ -109,10 +109,18 @@ def parse_plan(text: str, where: str, folder: Path = Path()) -> FleetPlan:
     try:
         if named := next((key for key in PLACE_KEYS if key in default), ""):
             raise ValueError(f"{named} is a device's own: put it under [device.NAME]")
-        plans = {str(name): _plan({**default, **row}, folder) for name, row in own.items()}
-        return FleetPlan(_plan(default, folder), plans)
+        fleet_default = _plan(default, folder)
     except (TypeError, ValueError) as broken:
-        raise TelemetryError(f"{where}: {broken}") from None
+        raise TelemetryError(f"{where}: [default]: {broken}") from None
+    plans = {}
+    for name, row in own.items():
+        if not isinstance(row, dict):
+            raise TelemetryError(f"{where}: device.{name}: want a table, [device.{name}]")
+        try:
+            plans[str(name)] = _plan({**default, **row}, folder)
+        except (TypeError, ValueError) as broken:
+            raise TelemetryError(f"{where}: [device.{name}]: {broken}") from None
+    return FleetPlan(fleet_default, plans)
 
 
 def battery_plan(named: str, *, assumed: bool = False) -> FleetPlan:

@@ -31,13 +31,13 @@ from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.lake import Lake, fill_wall, open_lake
 from drupelet_tools.telemetry.lake_view import DevicesView
 from drupelet_tools.telemetry.memory import give_back
+from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.period import PeriodHours
 from drupelet_tools.telemetry.place import Place, reason, write_text
 from drupelet_tools.telemetry.report_figures import (
     Results,
     build,
     empty,
-    natural,
     never_heard,
     of_part,
 )
@@ -56,7 +56,7 @@ FOLDER_PREFIX = "drupelet-report-"
 KEPT = (
     "device", "name", "label", "firmware", "board", "carriers", "delivered", "created", "expected",
     "duplicates", "client_bytes", "mah_modelled", "mah_modelled_low", "mah_modelled_high",
-    "mah_per_day", "bytes_per_message", "severities", "position",
+    "mah_per_day", "bytes_per_message", "severities", "position", "hours",
 )  # fmt: skip
 KEPT_WITHIN = {
     "presence": ("last_wall_ms", "silent", "silent_ms", "silent_after_ms", "period_ms",
@@ -218,8 +218,8 @@ def _short(row: Row, page: str) -> Row:
         **{part: {name: row[part][name] for name in names} for part, names in KEPT_WITHIN.items()},
         "life": None if row["life"] is None else {name: row["life"][name] for name in LIFE},
         "health": _short_health(row["health"]),
-        "versions": [
-            {**version, "health": _short_health(version["health"])} for version in row["versions"]
+        "firmware_runs": [
+            {**run, "health": _short_health(run["health"])} for run in row["firmware_runs"]
         ],
         "page": page,
     }

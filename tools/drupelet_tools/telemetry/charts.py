@@ -38,7 +38,7 @@ BYTE_COLOURS = (
 )  # fmt: skip
 COUNT_TICKS_MAX = 8
 MAP_HEIGHT = 400
-MAP_MARGIN = 1.15  # so much more than the devices' own extent
+MAP_MARGIN = 1.3  # so much more than the devices' own extent
 MAP_SPAN_MIN_KM = 0.05
 MAP_SHAPES = ("triangle-up", "diamond", "circle")
 MAP_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[0])  # alarm, warning, no problem
@@ -116,7 +116,7 @@ def _map_chart(figures: Figures) -> Chart | None:
     named = [row for row in rows if row["state"] != fleet_map.FINE] or rows
     names = (
         alt.Chart(alt.InlineData(values=named[-BARS_MAX:]))
-        .mark_text(align="left", dx=8)
+        .mark_text(baseline="bottom", dy=-7)
         .encode(x=alt.X("east:Q"), y=alt.Y("north:Q"), text="device:N")
     )
     return alt.LayerChart(layer=[points, names]).properties(width=WIDTH, height=MAP_HEIGHT)

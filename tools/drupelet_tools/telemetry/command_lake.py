@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from drupelet_tools.telemetry.command_line import JsonFlag, LakeArgument, one_line
+from drupelet_tools.telemetry.errors import TelemetryError
 
 
 def register(app: typer.Typer) -> None:
@@ -33,12 +34,18 @@ def compact(
         done = compaction.compact(lake, days)
         if as_json:
             typer.echo(json.dumps(asdict(done)))
-            return
-        typer.echo(
-            f"{done.files_before:,} files, now {done.files:,};"
-            f" {done.packs_before:,} packs, now {done.packs:,};"
-            f" removed: {done.boots_removed:,} boots, {done.orphans_removed:,} unused files"
-        )
+        else:
+            typer.echo(
+                f"files: {done.files_before:,}, now {done.files:,};"
+                f" packs: {done.packs_before:,}, now {done.packs:,};"
+                f" removed: {done.boots_removed:,} boots, {done.orphans_removed:,} unused files"
+            )
+        if done.packs_damaged:
+            raise TelemetryError(
+                f"{lake / done.packs_damaged[0]}: is gone or does not hold what was taken in, as"
+                f" {len(done.packs_damaged):,} of the lake's packs; put them back from a copy. The"
+                " tables are whole, but a migration decodes the packs"
+            )
 
 
 def migrate(lake: LakeArgument, as_json: JsonFlag = False) -> None:

@@ -39,10 +39,19 @@ LakeOption = Annotated[
     Any,
     typer.Option("--lake", parser=path_or_uri, metavar="PATH", help="The lake: folder or URI."),
 ]
+
+
+def page_path(text: str) -> Place:
+    """Where a page goes."""
+    if not text:
+        raise typer.BadParameter("is empty; name a file, like report.html")
+    return place(text)
+
+
 PageOption = Annotated[
     Any,
     typer.Option(
-        "--html", parser=path_or_uri, metavar="PATH", help="The page to write: file or URI."
+        "--html", parser=page_path, metavar="PATH", help="The page to write: file or URI."
     ),
 ]
 LakeArgument = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -87,10 +88,15 @@ def report(
                 f"--html {html}: --csv writes a file of this name; name the page"
                 f" {html.with_suffix('.html').name}"
             )
-        if isinstance(html, Path) and not html.parent.is_dir():  # said before the work, not after
-            raise TelemetryError(
-                f"cannot write the report: {html.parent}: no such folder; make it"
-            )
+        if days is not None and not math.isfinite(days):
+            raise TelemetryError(f"--days {days}: want a number of days")
+        # Said before the work, not after it.
+        if isinstance(html, Path) and not html.parent.is_dir():
+            is_there = html.parent.exists()
+            why = "is not a folder; name another" if is_there else "no such folder; make it"
+            raise TelemetryError(f"cannot write the report: {html.parent}: {why}")
+        if csv and isinstance(html, Path) and html.with_suffix(".csv").is_dir():
+            raise TelemetryError(f"{html.with_suffix('.csv')}: is a folder; name another page")
         devices = device_names(lake)
         match(devices, results, device_counts, fleet, plan)
         _match_calibrations(devices, calibration, plan)

@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
+    LOG,
     NAMES_TABLE,
     TABLE_FACTS,
     UNNAMED,
@@ -36,12 +37,14 @@ from drupelet_tools.telemetry.lake import (
 from drupelet_tools.telemetry.piece_file import TABLE, Written
 from drupelet_tools.telemetry.place import (
     Place,
+    Remote,
     create,
     delta_options,
     delta_uri,
     finish,
     is_cut,
     place,
+    sync,
 )
 from drupelet_tools.telemetry.schemas import DELTA, FILES, FOREIGN, KEY, PIECE, TABLES
 
@@ -130,7 +133,20 @@ def _try(lake: Lake, change: Change) -> bool:
         if isinstance(refused, CommitFailedError) or is_cut(refused):
             return False  # the file of keys is left to a compaction: nothing names it
         raise unwritable(lake.root, refused) from None
+    _make_durable(lake)
     return True
+
+
+def _make_durable(lake: Lake) -> None:
+    """Wait until the log entries since `lake` are kept: delta-rs does not."""
+    log = lake.root / TABLE / LOG
+    if isinstance(log, Remote):
+        return
+    version = lake.version + 1
+    while (entry := log / f"{version:020}.json").exists():
+        sync(entry)
+        version += 1
+    sync(log)
 
 
 def _has_landed(lake: Lake, added: Iterable[LakeFile]) -> bool:

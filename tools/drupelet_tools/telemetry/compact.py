@@ -7,10 +7,12 @@ come while this works are left as they are.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -34,6 +36,7 @@ from drupelet_tools.telemetry.lake import (
     Lake,
     LakeFile,
     Share,
+    make_folders,
     open_lake,
     read_files,
     unwritable,
@@ -57,6 +60,7 @@ ORPHAN_HOURS = 24
 # Compactions that were faster; then there is nothing to do.
 TRIES = 3
 MS_PER_DAY = 86_400_000
+KEEP_DAYS_MAX = 36_525  # a hundred years
 _BOOT = ["device", "boot"]
 
 
@@ -70,6 +74,7 @@ class Compacted:
     packs: int
     boots_removed: int
     orphans_removed: int
+    packs_damaged: list[str]  # that are gone or do not hold what was taken in
 
 
 def compact(root: Place, keep_days: int | None = None) -> Compacted:
@@ -86,25 +91,49 @@ def compact(root: Place, keep_days: int | None = None) -> Compacted:
     root = place(root).resolve()
     before = open_lake(root)
     before.check()
+    make_folders(root)
     since_ms = None
     if keep_days is not None:
         since_ms = time.time_ns() // 1_000_000 - keep_days * MS_PER_DAY
-    removed = 0
+    try:
+        return _compact(before, since_ms)
+    except OSError as refused:
+        raise unwritable(root, refused) from None
+
+
+def _compact(before: Lake, since_ms: int | None) -> Compacted:
+    root = before.root
+    removed, damaged = 0, set[str]()
     named = packs_named(before.paths(PIECE))
     for _ in range(TRIES):
         lake = open_lake(root)
         old = _old_boots(lake, since_ms)
         try:
             removed = old.num_rows
-            _rewrite(lake, old, since_ms)
+            damaged |= set(_rewrite(lake, old, since_ms))
             break
         except SupersededError:
             continue  # another compaction was faster: look at what it left
     after = open_lake(root)
     packs = packs_named(after.paths(PIECE))
+    sizes = pack_sizes(root)
+    damaged |= packs - sizes.keys()
+    for name in named - packs:
+        _age_anew(root / name)
     # Who reads the state before may still need what it names.
     orphans = _vacuum(root, named | packs)
-    return Compacted(_count(before), _count(after), len(named), len(packs), removed, orphans)
+    return Compacted(
+        _count(before), _count(after), len(named), len(packs), removed, orphans,
+        sorted(damaged & packs),
+    )  # fmt: skip
+
+
+def _age_anew(pack: Place) -> None:
+    """Let a pack that nothing names from now on stay for ORPHAN_HOURS, where files have times
+    that can be set."""
+    if isinstance(pack, Path):
+        with suppress(OSError):
+            os.utime(pack)
 
 
 def merge_tiers(before: Lake, rows: Iterable[int]) -> None:
@@ -172,8 +201,9 @@ def _old_boots(lake: Lake, since_ms: int | None) -> pa.Table:
     return newest.filter(pc.less(newest["taken_ms_max"], since_ms)).select(_BOOT).cast(none.schema)
 
 
-def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
-    """Write small files anew as few, and those with something to remove; commit that."""
+def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> list[str]:
+    """Write small files anew as few, and those with something to remove; commit that. The packs
+    that are damaged."""
     doomed = set(old["device"].to_pylist())
     pieces = [
         one
@@ -186,17 +216,19 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
     if len(foreign) == 1 and since_ms is None:
         foreign = []
     if not pieces and not foreign and len(lake.files[KEY]) <= 1 and since_ms is None:
-        return
+        return []
     shares = lake.shares() if pieces else []
     repacked = _repacked(lake, pieces, old)
 
     def pieces_now(rows: pa.Table) -> pa.Table:
         return repacked.moved(without_boots(rows, old))
 
-    fresh = [
-        *_pieces_anew(lake, pieces, shares, pieces_now),
-        *_foreign_anew(lake, foreign, since_ms),
-    ]
+    try:
+        fresh = _pieces_anew(lake, pieces, shares, pieces_now)
+    except OSError:
+        repacked.remove(lake.root)
+        raise
+    fresh += _foreign_anew(lake, foreign, since_ms)
     change = Change(
         fresh,
         key_rows([]),
@@ -204,6 +236,7 @@ def _rewrite(lake: Lake, old: pa.Table, since_ms: int | None) -> None:
         all_keys=lambda state: _keys_anew(state, old, since_ms, repacked),
     )
     commit(lake, change)
+    return repacked.damaged
 
 
 def _repacked(lake: Lake, files: list[LakeFile], old: pa.Table) -> Repacked:
@@ -227,14 +260,19 @@ def _pieces_anew(
     shares: Iterable[Share],
     change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> list[LakeFile]:
-    """The pieces of some files in order of device, each once, in files of a good size."""
+    """The pieces of some files in order of device, each once, in files of a good size; none is
+    left where they cannot be written."""
     paths = set(_paths(lake, files))
     out = _Rolling(lake.root)
-    for share in shares:
-        own = tuple(path for path in share.paths if path in paths)
-        part = Share(own, share.device_min, share.device_max)
-        out.write(_each_once(change(part.pieces(FILES[PIECE].names))))
-    return out.close()
+    try:
+        for share in shares:
+            own = tuple(path for path in share.paths if path in paths)
+            part = Share(own, share.device_min, share.device_max)
+            out.write(_each_once(change(part.pieces(FILES[PIECE].names))))
+        return out.close()
+    except OSError:
+        out.abandon()
+        raise
 
 
 def _each_once(rows: pa.Table) -> pa.Table:
@@ -289,6 +327,11 @@ class _Rolling:
         """The files."""
         self._end()
         return self._files
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for path in {self._path, *(file.path for file in self._files)} - {""}:
+            (self._root / TABLE / path).unlink(missing_ok=True)
 
 
 def without_boots(rows: pa.Table, old: pa.Table) -> pa.Table:
@@ -384,6 +427,9 @@ def keep_days(text: str) -> int:
         TelemetryError: it does not say so.
     """
     number = text.removesuffix("d")
-    if not (text.endswith("d") and number.isascii() and number.isdigit() and int(number) > 0):
-        raise TelemetryError(f"--keep {text!r}: want a number of days, like 90d")
+    is_number = text.endswith("d") and number.isascii() and number.isdigit() and len(number) <= 6
+    if not (is_number and 0 < int(number) <= KEEP_DAYS_MAX):
+        raise TelemetryError(
+            f"--keep {text!r}: want a number of days from 1 to {KEEP_DAYS_MAX}, like 90d"
+        )
     return int(number)

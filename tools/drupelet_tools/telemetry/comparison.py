@@ -17,10 +17,13 @@ from drupelet_tools.telemetry.analyses_stats import median_interval
 from drupelet_tools.telemetry.analyses_watch import MS_PER_DAY
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.lake import Lake
+from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.period import Boot, PeriodHours, PeriodView, boot_spans
 
 Row = dict[str, Any]
 
+# Of a device's log with each of two firmwares: a day has a time of each kind in it.
+UPGRADE_HOURS_MIN = 24.0
 # What a device is compared with itself by: (name, text, unit).
 PAIRED = (
     ("bytes_per_message", "bytes per message", "B"),
@@ -87,23 +90,30 @@ def compare(
 
 
 def across_upgrades(devices: Sequence[Row]) -> list[Row]:
-    """Each device's newest firmware against the one before it, by what those two are.
+    """What each device runs now against what it ran right before, by what those two are.
 
-    A list of (firmware, firmware_before, what, unit, devices, share, low, high), the last as in
-    `paired` of `compare`. A device whose firmware was not known before counts nowhere.
+    A list of (firmware, firmware_before, too_short, what, unit, devices, share, low, high), the
+    last as in `paired` of `compare`. `too_short` devices have not logged UPGRADE_HOURS_MIN with
+    both; where all have not, the list has one row without the rest. A device whose firmware was
+    not known before counts nowhere.
     """
     changed: dict[tuple[str, str], list[tuple[Row, Row]]] = {}
     for device in devices:
-        last = device["versions"][-2:]
+        last = device["firmware_runs"][-2:]
         if len(last) == 2 and all(row["firmware"] for row in last):
             before, now = last
-            changed.setdefault((now["firmware"], before["firmware"]), []).append((now, before))
-    return [
-        {"firmware": now, "firmware_before": before, **row}
-        for (now, before), pairs in sorted(changed.items())
-        for name, what, unit in PAIRED
-        if (row := _paired(pairs, name, what, unit))
-    ]
+            changed.setdefault((before["firmware"], now["firmware"]), []).append((now, before))
+    rows: list[Row] = []
+    for (before, now), pairs in sorted(changed.items(), key=lambda item: _natural(item[0])):
+        enough = [pair for pair in pairs if min(r["hours"] for r in pair) >= UPGRADE_HOURS_MIN]
+        about = {"firmware": now, "firmware_before": before, "too_short": len(pairs) - len(enough)}
+        changes = (_paired(enough, name, what, unit) for name, what, unit in PAIRED)
+        rows += [about | row for row in [row for row in changes if row] or [{}]]
+    return rows
+
+
+def _natural(names: tuple[str, str]) -> list[list[tuple[bool, int, str]]]:
+    return [natural(name) for name in names]
 
 
 def _within(spans: dict[Boot, tuple[float, float]], period: Period) -> list[Boot]:

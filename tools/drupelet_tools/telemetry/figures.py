@@ -41,8 +41,8 @@ Rows = dict[str, list[Row]]
 
 RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
 USED = ("segments", "state_time", "traffic", "health", "quarantine", "battery", "clocks")
-# What is told of each firmware that a device ran.
-VERSION_COSTS = (
+# What a run of boots with one firmware cost.
+RUN_COSTS = (
     "delivered", "client_bytes", "bytes_per_message", "mah_modelled", "mah_modelled_low",
     "mah_modelled_high", "mah_per_day",
 )  # fmt: skip
@@ -174,8 +174,9 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["comparison"] = _comparison(row)
     row.update(_sync(device["device"], row, fleet))
     row["position"] = plan.position
-    row["firmware"] = plan.firmware or versions.label(device)
-    row["versions"] = _versions(device, own, row, plan)
+    row["firmware"] = _firmware(plan, versions.label(row))
+    row["firmware_runs"] = _firmware_runs(device, own, row, plan)
+    del row["firmware_set"]  # it is in the text
     row["trends"] = analyses_watch.boot_trends(_boots(own, row))
     boots = row["health"]["boots"]
     row["boots_per_day"] = _ratio(boots, _days(row)) if boots > BOOTS_MIN else None
@@ -196,26 +197,32 @@ def _costs(device: Row, own: Rows, delivered: int | None = None) -> Row:
     return row | _charge(device, own, row)
 
 
-def _versions(device: Row, own: Rows, row: Row, plan: DevicePlan) -> list[Row]:
-    """What the boots of each firmware cost, the newest last; a fleet file says one for all."""
-    parts = versions.split(own)
-    if plan.firmware or len(parts) <= 1:
-        return [_version(plan.firmware or "".join(parts), row, row["sync"])]
+def _firmware(plan: DevicePlan, label: str) -> str:
+    """What a fleet file calls a device's firmware, and what its log says."""
+    return " · ".join(name for name in (plan.firmware, label) if name)
+
+
+def _firmware_runs(device: Row, own: Rows, row: Row, plan: DevicePlan) -> list[Row]:
+    """What each run of boots with one firmware cost, the newest last."""
+    parts = versions.runs(own)
+    if len(parts) == 1:
+        return [_run(_firmware(plan, parts[0][0]), row, row["sync"])]
     listed = []
-    for name, part in parts.items():
+    for name, part in parts:
         costs = _costs(device, part)
         # Single messages are counted over all boots of a device, records in each.
         sent = costs["traffic"]["records"].get("message records sent", 0)
         pairs = max(0, sent - costs["health"]["retransmits"])
-        listed.append(_version(name, costs, {"sent": sent, "pairs": pairs}))
+        listed.append(_run(_firmware(plan, name), costs, {"sent": sent, "pairs": pairs}))
     return listed
 
 
-def _version(name: str, costs: Row, sync: Row) -> Row:
+def _run(name: str, costs: Row, sync: Row) -> Row:
     health = costs["health"]
     return {
         "firmware": name,
-        **{key: costs[key] for key in VERSION_COSTS},
+        "hours": costs["hours"] + (costs["slept_between_ms"] or 0) / energy.MS_PER_HOUR,
+        **{key: costs[key] for key in RUN_COSTS},
         "mah_per_message": None
         if costs["mah_modelled"] is None
         else _ratio(costs["mah_modelled"], costs["delivered"]),

@@ -18,6 +18,7 @@ DEVICES_MAX = 500  # on a map
 FINE = "no problem"
 STATES = (ALARM, WARNING, FINE)
 EARTH_RADIUS_KM = 6371.0088  # the mean radius, IUGG 1980
+_POINT = 1e-7  # an angle that is none, 0.6 m
 
 
 def placed(devices: Sequence[Row]) -> list[Row]:
@@ -51,7 +52,9 @@ def offset_km(middle: Position, position: Position) -> tuple[float, float]:
     turn = math.radians(position[1] - middle[1])
     cosine = math.sin(south) * math.sin(north) + math.cos(south) * math.cos(north) * math.cos(turn)
     angle = math.acos(max(-1.0, min(1.0, cosine)))
-    stretch = EARTH_RADIUS_KM * (angle / math.sin(angle) if math.sin(angle) > 1e-9 else 1.0)
+    if math.pi - angle < _POINT:  # opposite the middle, as far in every direction
+        return 0.0, math.pi * EARTH_RADIUS_KM
+    stretch = EARTH_RADIUS_KM * (angle / math.sin(angle) if angle > _POINT else 1.0)
     east = math.cos(north) * math.sin(turn)
     up = math.cos(south) * math.sin(north) - math.sin(south) * math.cos(north) * math.cos(turn)
     return stretch * east, stretch * up
@@ -70,6 +73,9 @@ def _middle(positions: Sequence[Position]) -> Position:
 
 def compass(east_km: float, north_km: float) -> str:
     """Distance and one of eight directions, like `3.2 km NE`."""
+    distance_km = math.hypot(east_km, north_km)
+    if distance_km < 0.05:
+        return "0.0 km"
     points = ("N", "NE", "E", "SE", "S", "SW", "W", "NW")
     point = points[round(math.degrees(math.atan2(east_km, north_km)) / 45) % 8]
-    return f"{math.hypot(east_km, north_km):,.1f} km {point}"
+    return f"{distance_km:,.1f} km {point}"

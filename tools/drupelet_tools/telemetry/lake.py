@@ -80,7 +80,7 @@ SHARE_PIECES = 1 << 16
 PARQUET_END = b"PAR1"
 NAMES_TABLE = "names"  # of key rows: what a names file says of a device
 UNNAMED = ""
-_FACTS_OF_BOOT = ("board_kind", "firmware", "firmware_set")  # of `health`
+_FIRMWARE = ("firmware", "firmware_set")  # of `health`; a boot says both at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +173,18 @@ class Lake:
         """Rows of one table, in order of device and boot.
 
         Args:
-            table: a name in `schemas.TABLES`.
+            table: a name in `schemas.TABLES`, or `devices`, which is read whole.
             columns: only these, wall times as the devices' own clocks say; all without.
             where: only rows for which this holds, wall times as the devices' own clocks say.
             devices: only rows of these, without reading what is stored of others.
 
         Raises:
-            TelemetryError: a file of the lake cannot be read.
+            TelemetryError: a file of the lake cannot be read, or there is no such table.
         """
+        if table == "devices":
+            return self.read_devices(devices)
+        if table not in TABLES:
+            raise TelemetryError(f"{table}: no such table; one of {', '.join(TABLES)}, devices")
         schema = TABLES[table]
         names = columns or schema.names
         if table == "clocks":
@@ -349,13 +353,14 @@ class Lake:
     def read_devices(self, devices: Collection[str] | None = None) -> pa.Table:
         """One row per device, or per device of some: its id, what a names file says of it, and
         what its last boot that said so tells of board and firmware."""
-        boots = self.read("health", ["device", "boot", *_FACTS_OF_BOOT], devices=devices)
-        # In order of boot, which threads do not keep; "last" takes no null where there is more.
-        last = boots.group_by("device", use_threads=False).aggregate(
-            [(name, "last") for name in _FACTS_OF_BOOT]
-        )
-        own = last.rename_columns(["device", *_FACTS_OF_BOOT]).to_pylist()
-        rows = {row["device"]: row for row in own}
+        columns = ["device", "boot", "board_kind", *_FIRMWARE]
+        boots = self.read("health", columns, devices=devices)
+        rows = {device: {"device": device} for device in pc.unique(boots["device"]).to_pylist()}
+        with_board = pc.is_valid(boots["board_kind"])
+        with_firmware = pc.or_(*(pc.is_valid(boots[name]) for name in _FIRMWARE))
+        for some, names in ((with_board, ("board_kind",)), (with_firmware, _FIRMWARE)):
+            for row in _last(boots.filter(some), names):
+                rows[row["device"]] |= row
         for table in ("messages", "battery", "traffic"):
             for device in pc.unique(self.foreign(table, devices)["device"]).to_pylist():
                 rows.setdefault(device, {"device": device})
@@ -391,6 +396,16 @@ def _each_place_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # --- files ---
+
+
+def _last(boots: pa.Table, names: Collection[str]) -> list[dict[str, Any]]:
+    """What the last boot of each device has in some columns, null where it has nothing."""
+    # Threads would not keep the order of the boots.
+    last = boots.group_by("device", use_threads=False).aggregate(
+        [(name, "last", pc.ScalarAggregateOptions(skip_nulls=False)) for name in names]
+    )
+    rows: list[dict[str, Any]] = last.rename_columns(["device", *names]).to_pylist()
+    return rows
 
 
 def read_files(
@@ -478,6 +493,11 @@ def open_lake(root: Place) -> Lake:
             )
         raise TelemetryError(
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
+        )
+    if entry := _empty_entry(root / TABLE / LOG):
+        raise LastingError(
+            f"{entry}: is empty, as a power cut leaves it; remove it, and run the last ingest"
+            " again"
         )
     try:
         options = delta_options(root)
@@ -579,6 +599,21 @@ def unwritable(root: Place, refused: Exception) -> TelemetryError:
 def _strange_folder(root: Place) -> str:
     """The folder in which something lies that the first steps of an ingest do not leave."""
     return next((folder for folder in (TABLE, PACKS, PLANS) if _has_files(root / folder)), "")
+
+
+def _empty_entry(log: Place) -> str:
+    """An entry of the log that delta-rs would read as a commit of nothing; empty: none."""
+    if isinstance(log, Remote):
+        return ""  # a store shows a file when all of it is there
+    with os.scandir(log) as entries:
+        return next(
+            (
+                entry.path
+                for entry in entries
+                if entry.name.endswith(".json") and entry.stat().st_size == 0
+            ),
+            "",
+        )
 
 
 def _has_log(root: Place) -> bool:

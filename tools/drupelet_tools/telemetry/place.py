@@ -472,12 +472,21 @@ def finish(file: pa.NativeFile, where: Place) -> int:
     size = int(file.tell())
     file.close()
     if isinstance(where, Path):
-        handle = os.open(where, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(where)
     return size
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are kept.
+
+    Raises:
+        OSError: they are not.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_folder(folder: Place) -> None:

@@ -4,7 +4,6 @@ with the versions of the fleet file, and all that needs attention.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
@@ -16,6 +15,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.figures_read import quarantined
 from drupelet_tools.telemetry.lake import Lake, open_lake
+from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.period import PeriodHours, read_hours
 from drupelet_tools.telemetry.place import Place
 
@@ -97,19 +97,6 @@ def empty(lake: Place) -> TelemetryError:
 def never_heard(plan: FleetPlan, known: Collection[str]) -> list[str]:
     """The names of a fleet file that are of no known device."""
     return sorted(set(plan.devices) - set(known), key=natural)
-
-
-def natural(text: str) -> list[tuple[bool, int, str]]:
-    """A key that sorts n2 before n10."""
-    parts = [part for part in re.split(r"([0-9]+)", text) if part]
-    return [_natural_part(part) for part in parts]
-
-
-def _natural_part(part: str) -> tuple[bool, int, str]:
-    if part[0] not in "0123456789":
-        return True, 0, part.lower()
-    digits = part.lstrip("0")  # of any length, so it stays text: more digits, more
-    return False, len(digits), digits
 
 
 def device_names(lake: Place) -> list[tuple[str, str]]:

@@ -25,8 +25,9 @@ from drupelet_tools.telemetry.cells import (
     table,
     time_in,
 )
-from drupelet_tools.telemetry.comparison import across_upgrades
+from drupelet_tools.telemetry.comparison import UPGRADE_HOURS_MIN, across_upgrades
 from drupelet_tools.telemetry.figures import Figures
+from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.time_units import span, wait_unit
 from drupelet_tools.telemetry.weakest import WEAKEST_MAX, weakest
 
@@ -120,7 +121,11 @@ def places(all_figures: Figures) -> Table | None:
         for row in (bad or listed)[:PLACES_MAX]
     ]
     heads = ["Device", "<Worst problem", "<Position (WGS 84)", "From the middle of the fleet"]
-    return table("Where devices with problems are" if bad else "Where devices are", heads, rows)
+    known = f"{number(len(listed))} of {number(len(all_figures['devices']))} have a known position"
+    if len(listed) > fleet_map.DEVICES_MAX:
+        known += f", of which the map shows the {number(fleet_map.DEVICES_MAX)} with the worst"
+    caption = "Where devices with problems are" if bad else "Where devices are"
+    return table(f"{caption}; {known}", heads, rows)
 
 
 def place_text(position: tuple[float, float]) -> str:
@@ -256,9 +261,9 @@ def cost_by_firmware(all_figures: Figures) -> Table | None:
     """The same by board and firmware version, each boot of a device where it belongs; None where
     no version is known."""
     parts = [
-        {**version, "board": row["board"]}
+        {**run, "board": row["board"], "device": row["device"]}
         for row in all_figures["devices"]
-        for version in row["versions"]
+        for run in row["firmware_runs"]
     ]
     if not any(part["firmware"] for part in parts):
         return None
@@ -273,24 +278,27 @@ def cost_by_firmware(all_figures: Figures) -> Table | None:
 def upgrades(all_figures: Figures) -> Table | None:
     """What changed with a new firmware, each device against itself; None where none has one."""
     rows = [
-        (f"{row['firmware_before']} → {row['firmware']}", *_paired(row))
+        (f"{row['firmware_before']} → {row['firmware']}",
+         *(_paired(row) if "what" in row else (DASH, "0", DASH, DASH, "too little log to tell")),
+         number(row["too_short"]))
         for row in across_upgrades(all_figures["devices"])
-    ]
+    ]  # fmt: skip
     if not rows:
         return None
-    heads = ["Firmware", "<Figure", "Devices with both", *_CHANGE_HEADS]
-    return table("A device's newest firmware against the one before", heads, rows)
+    heads = ["Firmware", "<Figure", "Devices compared", *_CHANGE_HEADS,
+             f"With less than {UPGRADE_HOURS_MIN:g} h of one"]  # fmt: skip
+    return table("What a device runs now against what it ran right before", heads, rows)
 
 
-def _cost(devices: Sequence[Row], head: str, name: Callable[[Row], str], caption: str) -> Table:
+def _cost(costs: Sequence[Row], head: str, name: Callable[[Row], str], caption: str) -> Table:
     groups: dict[str, list[Row]] = {}
-    for row in devices:
+    for row in costs:
         groups.setdefault(name(row), []).append(row)
-    heads = [head, "Devices", "Delivered", "Bytes per message (B)",
+    heads = [head, "Devices", "Log (h)", "Delivered", "Bytes per message (B)",
              "Charge per message, modelled (mAh)", "Low to high (mAh)",
              "Charge per day, median (mAh)", "Its 95 % interval (mAh)", "Share of repeats",
              "Resets"]  # fmt: skip
-    rows = [_cost_line(key, groups[key]) for key in sorted(groups)]
+    rows = [_cost_line(key, groups[key]) for key in sorted(groups, key=natural)]
     return table(caption, heads, rows)
 
 
@@ -310,7 +318,8 @@ def _cost_line(name: str, devices: Sequence[Row]) -> Cells:
         ends = f"{significant(middle.low)} to {significant(middle.high)}"
     return (
         name,
-        number(len(devices)),
+        number(len({row["device"] for row in devices})),
+        significant(math.fsum(row["hours"] for row in devices)),
         number(count),
         number(sum(row["client_bytes"] for row in devices) / count if count else None),
         significant(mah[0]),

@@ -1,8 +1,12 @@
-"""Which firmware each boot of a device ran, by what its black box says of itself."""
+"""Which firmware each boot of a device ran, by what its black box says of itself.
+
+Boots that follow on each other with one firmware are a run; a device whose upgrade was taken back
+has three runs of two versions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -14,28 +18,26 @@ def label(row: Row) -> str:
     return " ".join(row[name] for name in ("firmware", "firmware_set") if row.get(name))
 
 
-def split(own: Rows) -> dict[str, Rows]:
-    """The rows of a device's tables by the firmware of their boots, in order of time.
+def runs(own: Rows) -> list[tuple[str, Rows]]:
+    """The firmware of each run, the newest last, and the rows of the device's tables in it.
 
     A boot that does not say which, because its first block is lost, ran what the one before it
     did. Only boots before all that say so are of an empty version.
     """
-    of_boot = _of_boots(own["health"])
-    names = list(dict.fromkeys(of_boot.values()))
+    run_of: dict[int, int] = {}
+    names: list[str] = []
+    for row in sorted(own["health"], key=lambda row: row["boot"]):
+        name = label(row) or (names[-1] if names else "")
+        if not names or names[-1] != name:
+            names.append(name)
+        run_of[row["boot"]] = len(names) - 1
     if len(names) <= 1:
-        return dict.fromkeys(names, own)
-    return {
-        name: {
-            table: [row for row in rows if of_boot.get(row["boot"]) == name]
-            for table, rows in own.items()
-        }
-        for name in names
-    }
+        return [("".join(names), own)]
+    return [
+        (name, {table: _of_run(rows, run_of, run) for table, rows in own.items()})
+        for run, name in enumerate(names)
+    ]
 
 
-def _of_boots(health: Sequence[Row]) -> dict[int, str]:
-    names: dict[int, str] = {}
-    last = ""
-    for row in sorted(health, key=lambda row: row["boot"]):
-        last = names[row["boot"]] = label(row) or last
-    return names
+def _of_run(rows: Sequence[Row], run_of: Mapping[int, int], run: int) -> list[Row]:
+    return [row for row in rows if run_of.get(row["boot"]) == run]
