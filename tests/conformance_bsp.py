@@ -199,7 +199,7 @@ BSP = [
              "is_offered_first = (self.interactive or self.is_quiet) and "
              "not state & EPHEMERAL",
              "is_offered_first = self.is_quiet and not state & EPHEMERAL"),
-    Mutation("B-4.2-03", CORE + "link/mode_policy.py",
+    Mutation("B-4.2-03", "host/drupelet_host/member/mode_policy.py",
              "if interactive + (batch >> 3) < batch:", "if interactive + (batch >> 3) > batch:"),
     Mutation("B-4.2-04", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",

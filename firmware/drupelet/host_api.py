@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from drupelet.duty.snapshot import Snapshot
     from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
+    from drupelet.engine.ports import PolicyPort
     from drupelet.link.link import Link
     from drupelet.link.stick_visit import BundleLink
     from drupelet.node import Node
@@ -245,6 +246,11 @@ def peer_number(link: "Link") -> int:
 def is_interactive(link: "Link") -> bool:
     """Return True if a link offers messages before sending them now."""
     return link.exchange.interactive
+
+
+def set_policy(link: "Link", policy: "PolicyPort") -> None:
+    """Let a policy choose the mode of a live link, until `set_mode` sets one."""
+    link.exchange.policy = policy
 
 
 def is_settled(link: "Link") -> bool:

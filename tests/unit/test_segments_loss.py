@@ -9,7 +9,6 @@ import pytest
 
 from drupelet.engine.graph import REFUSED
 from drupelet.node import (
-    AUTO,
     BATCH,
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -20,6 +19,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
+from drupelet_host.member.mode_policy import AUTO
 from helpers import (
     EPOCH_MS,
     ROUND_MS,

@@ -97,13 +97,12 @@ _ASKED_TAGS = const(8)
 class Exchange:
     """The tables of a node as seen from one link; `peer` is the peer's row in these tables."""
 
-    policy: "PolicyPort | None" = None  # chooses the mode by measurements; few links have one
+    policy: "PolicyPort | None" = None  # of a host: chooses the mode by measurements
     topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
     is_quiet = False  # something else shows what the peer lacks: send only on request
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
-    again = -1  # the last send: 0 the first one, 1 a repetition, -1 a repetition to a silent peer
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
@@ -736,9 +735,7 @@ class Exchange:
             outbox.mark(row, REQUEST)
         if self.policy is not None:
             is_heard = self.pace.is_heard_since(outbox.epoch(row))
-            self.again = (1 if is_heard else -1) if sends else 0
-            if code == CODE_OFFERED and self.again >= 0:
-                self.policy.on_offered(self.again > 0)
+            self.policy.on_send(code == CODE_OFFERED, sends, is_heard)
         outbox.note_sent(row, counted(sends), self.epoch)
         group = outbox.group(row)
         self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
@@ -789,7 +786,7 @@ class Exchange:
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.count(base + bytes_kind, size)
             self.count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None and self.again >= 0:
-                self.policy.on_sent(size, self.again > 0)
+            if sent and kind == _MESSAGE and self.policy is not None:
+                self.policy.on_written(size)
         else:
             self.count(base + _LINK_BYTES, size)

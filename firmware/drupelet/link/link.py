@@ -12,8 +12,6 @@ from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
     FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
-    ID_PREFIX_SIZE,
-    ID_SIZE,
     WAIT_MS_MAX,
 )
 from drupelet.base.time_ms import epochs_since
@@ -26,12 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.ports import CodecPort
-    from drupelet.link.budget import Budget
-    from drupelet.link.ports import WakePlanPort
+    from drupelet.link.ports import BudgetPort, WakePlanPort
 
 BATCH = const(0)
 INTERACTIVE = const(1)
-AUTO = const(2)
 CARRIER_SERIAL = const(0)
 CARRIER_MQTT = const(1)
 CARRIER_STICK = const(2)
@@ -61,7 +57,7 @@ class Link:
     closed = False
     own_epoch_ms = 0  # if it differs from the clock's
     own_codec: "CodecPort | None" = None  # if links do not share the profile's codec
-    budget: "Budget | None" = None  # bytes and airtime per epoch; links of one radio share it
+    budget: "BudgetPort | None" = None  # of a host: what may leave in an epoch
     plan: "WakePlanPort | None" = None  # when this device and its peers are awake
     visits = False  # a stick: no epochs, everything at once
 
@@ -130,21 +126,12 @@ class Link:
                 self.pace.every = every
 
     def set_mode(self, mode: int) -> None:
-        """Set the mode: INTERACTIVE offers before sending, BATCH does not, AUTO decides by
-        measurements. Valid from the next frame on.
+        """Set the mode, from the next frame on: INTERACTIVE offers before sending, BATCH does not.
 
-        A stick is always in BATCH mode, since nobody answers an offer there.
+        A stick is always in BATCH mode, since nobody answers an offer there. A policy is let go.
         """
-        exchange = self.exchange
-        if exchange.policy is not None:
-            exchange.policy = None
-        if mode == AUTO and not self.visits:
-            from drupelet.link.mode_policy import Policy
-
-            exchange.again = -1
-            mode = INTERACTIVE if exchange.interactive else BATCH
-            compact = self.profile == PROFILE_COMPACT_1
-            exchange.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
+        if self.exchange.policy is not None:
+            self.exchange.policy = None
         self._set_interactive(mode == INTERACTIVE and not self.visits)
 
     def _set_interactive(self, is_interactive: bool) -> None:
@@ -258,10 +245,8 @@ class Link:
         limit = len(frame)
         budget = self.budget
         if budget is not None:
-            budget.begin_epoch(now_ms)
-            limit = budget.room(limit)
+            limit = budget.room(now_ms, limit)
             if limit < FRAME_SIZE_MIN:
-                budget.refused += 1
                 return 0
         if self._frames_left == FRAMES_PER_EPOCH_MAX and not self.visits:
             self.pace.begin_payload()
@@ -332,8 +317,7 @@ class Link:
     def _count_wake(self, size: int) -> int:
         budget = self.budget
         if budget is not None:
-            budget.begin_epoch(self.core.now_ms)
-            if not budget.may(size):
+            if budget.room(self.core.now_ms, size) < size:
                 return 0
             budget.spend(size)
         self.exchange.count(_LINK_BYTES, size)
@@ -414,7 +398,7 @@ class Link:
             if self._frames_left:
                 turn_ms = self._turn_ms(now_ms)
                 if turn_ms == 0 and self.budget is not None:
-                    return self.budget.wait_for(now_ms, FRAME_SIZE_MIN)
+                    return self.budget.wait_ms(now_ms, FRAME_SIZE_MIN)
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1
