@@ -17,7 +17,6 @@ from drupelet.node import (
 )
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet_host.member.mode_policy import set_mode
 from drupelet_transports.common.framing import Decoder, encode_into, wire_size_max
 
 EPOCH_MS = 1000
@@ -232,9 +231,8 @@ class Network:
             if (member.name, name) in self.lines:
                 member.links[name] = member.node.link(
                     member.numbers[name], self.profile, CARRIER_SERIAL, self.epoch_ms,
-                    BATCH, self.now_ms,
+                    self.mode, self.now_ms,
                 )  # fmt: skip
-                set_mode(member.links[name], self.mode)
 
     def round(self):
         """One step of time: every link sends what is due, then takes what has come."""

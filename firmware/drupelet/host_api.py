@@ -261,7 +261,7 @@ def is_settled(link: "Link") -> bool:
 
 def round_trip_ms(link: "Link") -> int | None:
     """Return the longest recent time to an answer, in whole epochs; None: it was not heard."""
-    pace = link.pace
+    pace = link.exchange.pace
     if pace.heard_epoch < 0:
         return None
     return (pace.answers[ACKS + TRIP_EPOCHS] + 1) * link.epoch_ms

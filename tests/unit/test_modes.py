@@ -4,7 +4,7 @@ import pytest
 
 from drupelet.node import BATCH, INTERACTIVE
 from drupelet_host.member.byte_budget import ByteBudget
-from drupelet_host.member.mode_policy import AUTO
+from drupelet_host.member.mode_policy import AUTO, set_mode
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 
 
@@ -80,7 +80,10 @@ def bytes_in(mode, both_have_it):
     draw = Draw(11)
     made = [Member(name, draw) for name in "abc"]
     edges = [("a", "b"), ("b", "c"), ("a", "c")] if both_have_it else [("a", "b")]
-    network = Network(draw, made if both_have_it else made[:2], edges, mode=mode)
+    network = Network(draw, made if both_have_it else made[:2], edges)
+    for member in network.members.values():
+        for link in member.links.values():
+            set_mode(link, mode)
     for index in range(300):
         assert made[index % 2].publish(bytes((index & 255,)) * 560, network.now_ms)
         network.round()

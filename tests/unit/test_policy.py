@@ -188,14 +188,16 @@ class Watch:
                      "reack_if_known", "after_accept"):  # fmt: skip
             call = getattr(self.exchange, name)
             setattr(self.exchange, name, self.around(call, getattr(self, name)))
-        link.pace.begin_epoch = self.around(link.pace.begin_epoch, self.begin_epoch)
+        link.exchange.pace.begin_epoch = self.around(
+            link.exchange.pace.begin_epoch, self.begin_epoch
+        )
 
     def around(self, call, mine):
         return lambda *args: mine(call, *args)
 
     def again(self, row: int) -> int:
         """1 after an earlier send that the peer outlived, 0 for the first, -1: it is silent."""
-        pace, outbox = self.link.pace, self.exchange.outbox
+        pace, outbox = self.link.exchange.pace, self.exchange.outbox
         if not outbox.sends(row):
             return 0
         since = (pace.heard_epoch - outbox.epoch(row)) % 65536
@@ -211,8 +213,8 @@ class Watch:
     def take_offer(self, call, buf, at) -> bool:
         before = [self.again(row) for row in range(self.exchange.outbox.count)]
         is_written = call(buf, at)
-        if is_written and before[self.exchange.message_row] >= 0:
-            self.policy.on_offered(before[self.exchange.message_row] == 1)
+        if is_written and before[self.link.core.message_row] >= 0:
+            self.policy.on_offered(before[self.link.core.message_row] == 1)
         return is_written
 
     def on_ack(self, call, buf, at) -> None:
@@ -220,7 +222,7 @@ class Watch:
         row = outbox.find(buf, at)
         if row >= 0 and outbox.is_open(row) and outbox.sends(row):
             once = outbox.sends(row) == 1
-            epochs = (self.link.epoch - outbox.epoch(row)) % 65536
+            epochs = (self.link.exchange.epoch - outbox.epoch(row)) % 65536
             self.policy.on_acked(epochs if once else -1)
         call(buf, at)
 
