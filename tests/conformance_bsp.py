@@ -15,8 +15,8 @@ BSP = [
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
     Mutation("B-1.1-03", CORE + "engine/exchange.py",
-             "        return members.visibility(group, self.peer)\n",
-             "        return members.visibility(0, self.peer)\n"),
+             "        return members.visibility(group, self.outbox.peer)\n",
+             "        return members.visibility(0, self.outbox.peer)\n"),
     Mutation("B-1.1-04", CORE + "engine/graph.py",
              "        if self.store.group != self.members.group_number(group):\n"
              "            return STATE_PENDING\n",
@@ -199,7 +199,7 @@ BSP = [
              "is_offered_first = (self.interactive or self.is_quiet) and "
              "not state & EPHEMERAL",
              "is_offered_first = self.is_quiet and not state & EPHEMERAL"),
-    Mutation("B-4.2-03", CORE + "link/mode_policy.py",
+    Mutation("B-4.2-03", "host/drupelet_host/member/mode_policy.py",
              "if interactive + (batch >> 3) < batch:", "if interactive + (batch >> 3) > batch:"),
     Mutation("B-4.2-04", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",

@@ -23,6 +23,7 @@ from drupelet.node import (
 )
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
+from drupelet_host.member.mode_policy import set_mode
 
 CLIENT = bytes(range(32))
 EPOCH_MS = 1000
@@ -254,8 +255,9 @@ class Device:
 
     def connect(self, name: str, mode: int) -> None:
         self.links[name] = self.node.link(
-            self.peers[name], self.wire.profile, CARRIER_SERIAL, EPOCH_MS, mode, self.now_ms
+            self.peers[name], self.wire.profile, CARRIER_SERIAL, EPOCH_MS, BATCH, self.now_ms
         )
+        set_mode(self.links[name], mode)
 
     def id_of(self, body: bytes, timestamp: int = 7) -> bytes:
         return self.wire.id_of(self.group_id, timestamp, body)

@@ -149,11 +149,7 @@ def quotes_of_boards() -> list[Quote]:
     bsp, compact, mvds = (
         small_set("core_state", profile) for profile in ("bsp-1", "compact-1", "mvds-1")
     )  # fmt: skip
-    compact_8, mvds_8 = (
-        small_set("core_state", profile, "8/64/64") for profile in ("compact-1", "mvds-1")
-    )  # fmt: skip
     planned = run("ram")["rows"][0]["limits"]["core_state"]
-    visit = small_set("alloc_per_stick_visit", "all")
     once = sorted(row["bytes"] for row in run("ram")["once"])
     viper, bytecode = (
         figure("aes-m3", f"aes={aes} ccm={aes}", "kinsn_seal") for aes in ("viper", "bytecode")
@@ -178,8 +174,6 @@ def quotes_of_boards() -> list[Quote]:
         (README, f"with four peers: {bsp / 1024:.1f} to {mvds / 1024:.1f} KB where"
                  f" {planned / 1024:.0f} KB were planned"),
         (DESIGN, f"`bsp-1` {bsp:,} B, `compact-1` {compact:,} B, MVDS {mvds:,} B"),
-        (DESIGN, f"`compact-1` {compact_8:,} B, MVDS {mvds_8:,} B"),
-        (DESIGN, f"stick visit (exceeded: {visit:,} B)"),
     ]  # fmt: skip
 
 

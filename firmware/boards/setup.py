@@ -20,7 +20,7 @@ from drupelet.base.events import (
 from drupelet.base.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.engine.members import GROUP_TELEMETRY, SHARED, VISIBLE
-from drupelet.link.link import AUTO, BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
+from drupelet.link.link import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
 from drupelet.node import Node
 from drupelet.store.flash_store import FlashStore
 from drupelet.telemetry.black_box import BlackBox
@@ -255,7 +255,7 @@ class Setup:
 
     def link(self, peer: dict, carrier: int) -> "Link":
         """Return a new link to a peer over a carrier of this kind (CARRIER_*)."""
-        mode = {"batch": BATCH, "interactive": INTERACTIVE, "auto": AUTO}[peer["mode"]]
+        mode = {"batch": BATCH, "interactive": INTERACTIVE}[peer["mode"]]
         epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
         number = self.numbers[peer["id"]]
         profiles = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from drupelet.duty.snapshot import Snapshot
     from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
+    from drupelet.engine.ports import PolicyPort
     from drupelet.link.link import Link
     from drupelet.link.stick_visit import BundleLink
     from drupelet.node import Node
@@ -247,6 +248,11 @@ def is_interactive(link: "Link") -> bool:
     return link.exchange.interactive
 
 
+def set_policy(link: "Link", policy: "PolicyPort") -> None:
+    """Let a policy choose the mode of a live link, until `set_mode` sets one."""
+    link.exchange.policy = policy
+
+
 def is_settled(link: "Link") -> bool:
     """Return True if the peer is known to hold everything that it is shown."""
     state = _state_of(link.core, link.peer)
@@ -255,7 +261,7 @@ def is_settled(link: "Link") -> bool:
 
 def round_trip_ms(link: "Link") -> int | None:
     """Return the longest recent time to an answer, in whole epochs; None: it was not heard."""
-    pace = link.pace
+    pace = link.exchange.pace
     if pace.heard_epoch < 0:
         return None
     return (pace.answers[ACKS + TRIP_EPOCHS] + 1) * link.epoch_ms

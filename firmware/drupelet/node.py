@@ -43,7 +43,6 @@ from drupelet.engine.members import (
 )
 from drupelet.engine.publisher import COMPOSED_KEY, Publisher
 from drupelet.link.link import (
-    AUTO,
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
@@ -81,7 +80,7 @@ _MEMBER_GROUP = const(1)  # kinds of `store.member`
 _MEMBER_PEER = const(2)
 
 __all__ = [
-    "AUTO", "BATCH", "CARRIER_MQTT", "CARRIER_SERIAL", "CARRIER_STICK", "CARRIER_UDP",
+    "BATCH", "CARRIER_MQTT", "CARRIER_SERIAL", "CARRIER_STICK", "CARRIER_UDP",
     "EVENT_MESSAGE", "EVENT_NONE", "FAMILY_BSP", "FAMILY_MVDS", "GROUP_TELEMETRY", "INTERACTIVE",
     "INVISIBLE", "PROFILE_BSP_1", "PROFILE_COMPACT_1", "PROFILE_MVDS_1", "PROFILE_MVDS_5001",
     "PROFILE_MVDS_NESTED", "SHARED", "VISIBLE", "Link", "Node",

@@ -1,4 +1,4 @@
-"""Runs on a board: duty cycle, budget, back-off and policy under `heap_lock`.
+"""Runs on a board: duty cycle and back-off under `heap_lock`.
 
 Each part is warmed up once and then run with the heap locked, over the wrap of the clock and with
 frames of a peer that mean nothing. Prints the calls that each part saw.
@@ -8,8 +8,6 @@ import micropython
 
 from drupelet.duty.wake_plan import WakePlan
 from drupelet.engine.backoff import counted, interval_epochs
-from drupelet.link.budget import Budget, LoRaAir
-from drupelet.link.mode_policy import Policy
 
 PEERS = 4
 PERIOD_MS = 60000
@@ -21,9 +19,6 @@ PEER_AT = 11
 plan = WakePlan(PERIOD_MS, 3000, 600, PEERS, b"zzzz", 0x3FFF0000, 100)
 for row in range(PEERS):
     plan.seek(row, b"aaa" + bytes([row]), 0)
-air = LoRaAir(9, 125000, 5, 8)
-budget = Budget(60000, 4000, 3000, air, 2, 200)
-policy = Policy(0, 33, 20)
 frame = bytearray(64)
 junk = bytearray(range(10))
 buf = bytearray(64)
@@ -64,29 +59,6 @@ def run_plan(count):
         clock.now_ms = now_ms - 0x3FFFFFFF - 1 + step & 0x3FFFFFFF
 
 
-def run_budget(count):
-    for turn in range(count):
-        now_ms = turn * 700 & 0x3FFFFFFF
-        budget.begin_epoch(now_ms)
-        if budget.may(200):
-            budget.spend(200 if turn & 1 else 20)
-            clock.calls += 1
-        budget.wait_ms(now_ms)
-        budget.may(turn & 255)
-
-
-def run_policy(count):
-    for turn in range(count):
-        policy.on_sent(100 + turn % 900, turn % 3 == 0)
-        policy.on_offered(turn % 5 == 0)
-        policy.on_acked(turn % 7 - 1)
-        policy.on_incoming(turn % 300 > 100)
-        if turn % 4 == 0:
-            policy.on_requested()
-        policy.begin_epoch()
-        clock.calls += 1
-
-
 def run_back_off(count):
     sends = 0
     for turn in range(count):
@@ -95,13 +67,11 @@ def run_back_off(count):
         clock.calls += 1
 
 
-for name, run in (
-    ("plan", run_plan), ("budget", run_budget), ("policy", run_policy), ("backoff", run_back_off),
-):  # fmt: skip
+for name, run in (("plan", run_plan), ("backoff", run_back_off)):
     run(60)
     clock.calls = 0
     micropython.heap_lock()
     run(ROUNDS)
     micropython.heap_unlock()
     print(name, clock.calls)
-print("changes", policy.changes, "foreign", plan.foreign)
+print("foreign", plan.foreign)

@@ -131,9 +131,9 @@ def nothing_was_consumed(core: Core, limit: int) -> int:
 
 
 def offers_need_no_barrier(exchange: Exchange, buf: bytearray, at: int) -> bool:
-    needs_barrier = exchange.needs_barrier
+    needs_barrier = exchange.core.needs_barrier
     is_written = old_take_offer(exchange, buf, at)
-    exchange.needs_barrier = needs_barrier
+    exchange.core.needs_barrier = needs_barrier
     return is_written
 
 

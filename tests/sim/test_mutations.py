@@ -54,9 +54,9 @@ def barrier_that_does_nothing(patch):
 def persist_after_send(patch):
     def around(plain):
         def put_message(self):
-            needs_barrier = self.needs_barrier
+            needs_barrier = self.core.needs_barrier
             plain(self)
-            self.needs_barrier = needs_barrier
+            self.core.needs_barrier = needs_barrier
 
         return put_message
 

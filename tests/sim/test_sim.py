@@ -365,7 +365,7 @@ def test_the_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--step", "100000"], "--step: the script has 89 steps"),
+        (["--step", "100000"], "--step: the script has 79 steps"),
         (["--step", "-3"], "-3 is not in the range"),
         (["--step", "1", "--moment", "7"], "7 is not in the range"),
         (["--step", "1", "--moment", "-1"], "-1 is not in the range"),

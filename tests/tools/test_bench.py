@@ -112,7 +112,7 @@ def test_ram_has_a_row_for_each_record_and_direction(ram_rows: list[dict[str, ob
 
 
 # README "Known to fall short".
-KNOWN_OVER = {"heap", "code_lines", "core_state", "alloc_per_stick_visit"}
+KNOWN_OVER = {"heap", "code_lines", "core_state"}
 
 
 def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import drupelet
 from drupelet.base.events import FIRMWARE_VERSION
+from drupelet_host.home.toml_table import ConfigError
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 from drupelet_tools.demo.child import Child, Event
@@ -168,6 +169,19 @@ def test_a_configuration_chooses(tmp_path: Path) -> None:
         config["peers"][0]["url"] = f"serial://{url}"
         path.write_text(json.dumps(config))
         assert sets.for_configuration("full", path).carriers == (carrier,)
+
+
+def test_a_configuration_whose_links_choose_their_mode_is_refused(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "A", "mqtt://localhost:1883/x")
+    path.write_text(path.read_text().replace('"batch"', '"auto"'))
+    with pytest.raises(
+        ConfigError, match=r"mode 'auto' of peer .*: a board knows interactive and batch: give"
+    ):
+        sets.for_configuration("small", path)
+    done = CliRunner().invoke(
+        app, ["build", str(tmp_path / "out"), "--arch", "x86", "--config", str(path)]
+    )
+    assert done.exit_code == 1 and "a board knows interactive and batch" in done.output
 
 
 @pytest.mark.parametrize(

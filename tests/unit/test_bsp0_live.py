@@ -105,7 +105,7 @@ def test_every_payload_opens_with_versions(mode: int) -> None:
     for (name, _), line in net.lines.items():
 
         def watch(frame: bytearray, size: int, name: str = name, send: Any = line.send) -> None:
-            frames[name].append((made["ab".index(name)].links["ba"["ab".index(name)]].epoch,
+            frames[name].append((made["ab".index(name)].links["ba"["ab".index(name)]].exchange.epoch,
                                  bytes(frame[:size])))  # fmt: skip
             send(frame, size)
 

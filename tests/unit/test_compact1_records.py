@@ -87,19 +87,18 @@ class Giver(Nobody):
     def __init__(self, acks: list[tuple[int, bytes]], requests: list[tuple[int, bytes]]) -> None:
         Nobody.__init__(self)
         self.due = {ACK: list(acks), REQUEST: list(requests)}
-        self.link_number = 0
 
-    def take(self, kind: int, buf: bytearray, at: int) -> bool:
+    def take(self, kind: int, buf: bytearray, at: int) -> int:
         if not self.due[kind]:
-            return False
-        self.link_number, id = self.due[kind].pop(0)
+            return 0
+        number, id = self.due[kind].pop(0)
         buf[at : at + 32] = id
-        return True
+        return 1 + number
 
-    def take_ack(self, buf: bytearray, at: int) -> bool:
+    def take_ack(self, buf: bytearray, at: int) -> int:
         return self.take(ACK, buf, at)
 
-    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:  # noqa: ARG002
+    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> int:  # noqa: ARG002
         return self.take(REQUEST, buf, at)
 
 

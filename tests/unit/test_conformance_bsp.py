@@ -358,7 +358,7 @@ def check_last_send(device: Device, count: int) -> None:
     """The one message went so often, in the present epoch for the last time."""
     outbox = device.node.core.outboxes[0]
     assert outbox.sends(0) == count
-    assert outbox.epoch(0) == device.links["B"].epoch
+    assert outbox.epoch(0) == device.links["B"].exchange.epoch
 
 
 @both_modes

@@ -10,7 +10,8 @@ import pytest
 
 from devices import Device
 from drupelet.base.errors import OK
-from drupelet.node import AUTO, BATCH, INTERACTIVE, SHARED
+from drupelet.node import BATCH, INTERACTIVE, SHARED
+from drupelet_host.member.mode_policy import AUTO
 from drupelet_host.store.sqlite_store import SqliteStore
 from unit.verdict_client import OTHER_CLIENT, Devices, body_of
 

@@ -119,7 +119,7 @@ def test_the_oldest_long_message_has_every_other_turn_whichever_the_peer_asks_fo
     for ages in ((9, 0, 0, 0), (9, 8, 7, 6), (7, 9, 0, 0), (0, 8, 0, 7), (7, 8, 9, 9)):
         for row, age in enumerate(ages):
             assert outbox.is_open(row)
-            outbox.note_sent(row, int(age > 0), (link.epoch - age) & 0xFFFF)
+            outbox.note_sent(row, int(age > 0), (link.exchange.epoch - age) & 0xFFFF)
         link.core.long.end(link.exchange)
         link.exchange.rewind()
         while link.exchange.next_message():

@@ -111,7 +111,7 @@ def test_all_that_is_owed_to_a_peer_that_is_away_goes_to_it() -> None:
     end = End(0)
     inbox = end.node.core.inboxes[0]
     for number in range(inbox.offers_max):
-        inbox.add(bytes((1 + number,)) * 32, 0, OWED, end.link.epoch)
+        inbox.add(bytes((1 + number,)) * 32, 0, OWED, end.link.exchange.epoch)
     end.link.exchange.attention = True
     assert len(end.frames()) == 3, "of 31 ids at most"
     assert OWED not in kinds_of(inbox)
@@ -130,7 +130,7 @@ def test_a_peer_that_comes_back_after_half_the_epoch_numbers_is_there(absence: i
         end.frames()
     end.hear(ACK, end.sent_ids()[:8])
     end.frames()
-    assert not end.link.pace.is_away
+    assert not end.link.exchange.pace.is_away
 
 
 def test_what_a_peer_that_was_away_is_given_doubles_with_each_answer() -> None:
@@ -157,7 +157,7 @@ def test_what_is_under_way_to_a_slow_peer_is_not_sent_again() -> None:
         "an answer is due after two epochs: one frame asks whether it is there"
     )
     end.hear(ACK, first[:16])
-    assert end.link.pace.answers[ACKS + TRIP_EPOCHS] == 3
+    assert end.link.exchange.pace.answers[ACKS + TRIP_EPOCHS] == 3
     again = [number for number in numbers(end.frames(3)) if number in burst[16:]]
     assert not again, "it works through what it has"
     end.hear(REQUEST, first[16:17])
@@ -210,11 +210,13 @@ def test_times_of_a_link_with_long_epochs_are_as_long() -> None:
 def test_trips_of_requests_grow_shorter_at_a_node_that_only_receives() -> None:
     end = End(0)
     end.frames()
-    note_answer(end.link.pace.answers, REPLIES, end.link.epoch, end.link.epoch - 30, True)
+    exchange = end.link.exchange
+    answers = exchange.pace.answers
+    note_answer(answers, REPLIES, exchange.epoch, exchange.epoch - 30, True)
     for _ in range(10):
-        note_answer(end.link.pace.answers, REPLIES, end.link.epoch, end.link.epoch, True)
+        note_answer(answers, REPLIES, exchange.epoch, exchange.epoch, True)
         end.frames()
-    assert end.link.pace.answers[REPLIES + TRIP_EPOCHS] == 20
+    assert answers[REPLIES + TRIP_EPOCHS] == 20
 
 
 @pytest.mark.parametrize("way_epochs", [2, 5, 20])

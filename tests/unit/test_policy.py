@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.base.limits import POLICY_EVENTS_MAX, POLICY_STAY_EPOCHS, POLICY_STAY_EPOCHS_MAX
 from drupelet.engine.inbox import OFFERED
-from drupelet.link.mode_policy import BATCH, INTERACTIVE, Policy
+from drupelet.node import BATCH, INTERACTIVE
+from drupelet_host.member.mode_policy import EVENTS_MAX, STAY_EPOCHS, STAY_EPOCHS_MAX, Policy
 from helpers import Draw, Member, Network
 
 ID_SIZE = 33
@@ -92,7 +92,7 @@ def fed(mode: int, events: str, price: int = 0, size: int = 144) -> Policy:
     return policy
 
 
-def settled(policy: Policy, epochs: int = POLICY_STAY_EPOCHS) -> int:
+def settled(policy: Policy, epochs: int = STAY_EPOCHS) -> int:
     for _ in range(epochs):
         mode = policy.begin_epoch()
     return mode
@@ -147,7 +147,7 @@ def test_a_link_on_the_edge_changes_less_and_less() -> None:
             policy.on_acked(2)
             policy.on_requested()
         policy.begin_epoch()
-    assert policy.changes <= 8 + 4_000 // POLICY_STAY_EPOCHS_MAX
+    assert policy.changes <= 8 + 4_000 // STAY_EPOCHS_MAX
 
 
 @given(st.text("sraqih", max_size=2_000), st.sampled_from([BATCH, INTERACTIVE]))
@@ -168,9 +168,9 @@ def test_counts_are_bounded_and_a_mode_is_a_mode(events: str, mode: int) -> None
         assert policy.begin_epoch() in (BATCH, INTERACTIVE)
         assert -1 <= policy.held_share() <= 256 and 64 <= policy.pass_share() <= 256
         counts = (policy._sends, policy._acks, policy._requests, policy._incoming)
-        assert max(counts) <= POLICY_EVENTS_MAX and 0 <= policy.trip <= 1024
+        assert max(counts) <= EVENTS_MAX and 0 <= policy.trip <= 1024
         if policy.mode != before:
-            assert stayed >= POLICY_STAY_EPOCHS
+            assert stayed >= STAY_EPOCHS
             stayed = 0
 
 
@@ -188,14 +188,16 @@ class Watch:
                      "reack_if_known", "after_accept"):  # fmt: skip
             call = getattr(self.exchange, name)
             setattr(self.exchange, name, self.around(call, getattr(self, name)))
-        link.pace.begin_epoch = self.around(link.pace.begin_epoch, self.begin_epoch)
+        link.exchange.pace.begin_epoch = self.around(
+            link.exchange.pace.begin_epoch, self.begin_epoch
+        )
 
     def around(self, call, mine):
         return lambda *args: mine(call, *args)
 
     def again(self, row: int) -> int:
         """1 after an earlier send that the peer outlived, 0 for the first, -1: it is silent."""
-        pace, outbox = self.link.pace, self.exchange.outbox
+        pace, outbox = self.link.exchange.pace, self.exchange.outbox
         if not outbox.sends(row):
             return 0
         since = (pace.heard_epoch - outbox.epoch(row)) % 65536
@@ -211,8 +213,8 @@ class Watch:
     def take_offer(self, call, buf, at) -> bool:
         before = [self.again(row) for row in range(self.exchange.outbox.count)]
         is_written = call(buf, at)
-        if is_written and before[self.exchange.message_row] >= 0:
-            self.policy.on_offered(before[self.exchange.message_row] == 1)
+        if is_written and before[self.link.core.message_row] >= 0:
+            self.policy.on_offered(before[self.link.core.message_row] == 1)
         return is_written
 
     def on_ack(self, call, buf, at) -> None:
@@ -220,7 +222,7 @@ class Watch:
         row = outbox.find(buf, at)
         if row >= 0 and outbox.is_open(row) and outbox.sends(row):
             once = outbox.sends(row) == 1
-            epochs = (self.link.epoch - outbox.epoch(row)) % 65536
+            epochs = (self.link.exchange.epoch - outbox.epoch(row)) % 65536
             self.policy.on_acked(epochs if once else -1)
         call(buf, at)
 

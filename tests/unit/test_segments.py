@@ -157,7 +157,7 @@ def test_cut_and_resumed_on_another_link() -> None:
         here.links[there] = here.node.link(
             here.numbers[there], PROFILE_BSP_1, CARRIER_MQTT, EPOCH_MS, BATCH, net.now_ms
         )
-    assert a.links["B"].epoch == a.node.links[0].epoch
+    assert a.links["B"].exchange.epoch == a.node.links[0].exchange.epoch
     net.run(lambda: net.complete(1), 60)
     assert has_body(b, id, 32_768)
     assert net.lines["A", "B"].bytes < 14_500 + 2_000, "the first twenty pieces stay"
@@ -311,12 +311,13 @@ def test_lines_of_two_carriers_count_by_one_clock() -> None:
     slow = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, 3500, BATCH, 0)
     fast = a.links["B"]
     assert a.node.core.clocks.epoch_ms(fast.peer) == EPOCH_MS
-    assert (fast.pace.every, slow.pace.every) == (1, 4)
+    assert (fast.exchange.pace.every, slow.exchange.pace.every) == (1, 4)
     faster = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 100, BATCH, 0)
     assert a.node.core.clocks.epoch_ms(fast.peer) == 100
-    assert (fast.pace.every, slow.pace.every, faster.pace.every) == (10, 35, 1)
+    every = [link.exchange.pace.every for link in (fast, slow, faster)]
+    assert every == [10, 35, 1]
     slowest = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1 << 28, BATCH, 0)
-    assert slowest.pace.every == 511
+    assert slowest.exchange.pace.every == 511
 
 
 def test_a_dead_carrier_keeps_no_message_from_a_live_one() -> None:

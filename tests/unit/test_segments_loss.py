@@ -9,7 +9,6 @@ import pytest
 
 from drupelet.engine.graph import REFUSED
 from drupelet.node import (
-    AUTO,
     BATCH,
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -20,6 +19,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
+from drupelet_host.member.mode_policy import AUTO, set_mode
 from helpers import (
     EPOCH_MS,
     ROUND_MS,
@@ -46,7 +46,11 @@ def network(
     draw = Draw(seed)
     family = FAMILY_MVDS if profile in MVDS else FAMILY_BSP
     members = [Member(name, draw, pool=pool, family=family, body_files_max=64) for name in names]
-    return Network(draw, members, edges, mode, frame_size, profile=profile, loss=loss)
+    net = Network(draw, members, edges, BATCH, frame_size, profile=profile, loss=loss)
+    for member in members:
+        for link in member.links.values():
+            set_mode(link, mode)
+    return net
 
 
 def publish(member: Member, sizes: list[int]) -> int:

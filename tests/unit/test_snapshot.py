@@ -145,9 +145,9 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
     for _ in range(17):
         network.round()
     clocks, peer = network.a.node.core.clocks, network.links()[0].peer
-    assert network.links()[0].pace.heard_epoch >= 0
+    assert network.links()[0].exchange.pace.heard_epoch >= 0
     start, wakes = clocks.start_ms(peer), plan.next_wake_ms(network.now_ms)
-    silent = (clocks.epochs[peer] - network.links()[0].pace.heard_epoch) % 65536
+    silent = (clocks.epochs[peer] - network.links()[0].exchange.pace.heard_epoch) % 65536
     network.sleep(plan)
     after = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 1)
     after.seek(0, b"B___", 0)
@@ -155,9 +155,9 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
     clocks, peer = network.a.node.core.clocks, network.links()[0].peer
     assert (clocks.start_ms(peer) - start) % EPOCH_MS == 0
     assert after.next_wake_ms(network.now_ms) == wakes - 700
-    assert after.probe == plan.probe and network.links()[0].pace.heard_epoch >= 0
+    assert after.probe == plan.probe and network.links()[0].exchange.pace.heard_epoch >= 0
     clocks.advance(peer, network.now_ms)
-    now_silent = (clocks.epochs[peer] - network.links()[0].pace.heard_epoch) % 65536
+    now_silent = (clocks.epochs[peer] - network.links()[0].exchange.pace.heard_epoch) % 65536
     assert silent <= now_silent <= silent + 1
 
 

@@ -106,7 +106,7 @@ def test_a_record_whose_append_is_said_to_have_failed_comes_once(again: int) -> 
     stays = put(store, 1, group=2)  # nobody comes for it
     for number in range(again):
         assert put(store, 50 + number, group=1) // 1024 == number + 1
-        files.lie = 4  # head of the record, of the message, body, CRC
+        files.lie = 3  # heads of the record and of the message, body, CRC
         assert put(store, 2, group=1) == E_STORAGE and files.lie == 0
     entered = put(store, 2, group=1)
     assert entered // 1024 == again + 1

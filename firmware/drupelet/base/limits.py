@@ -180,8 +180,6 @@ GENERATIONS_APART = const(40503)
 BACKOFF_FALL_EPOCHS = const(8)
 # The highest send count, which is one byte.
 SEND_COUNT_MAX = const(254)
-# The length field of a LoRa frame is one byte.
-LORA_FRAME_SIZE_MAX = const(255)
 # How far two clocks drift apart, in millionths: 500 each, five times a bad watch crystal, and 1,
 # since (1 + 500 ppm) / (1 - 500 ppm) is slightly more than 1 + 1,000 ppm.
 DRIFT_PPM_MAX = const(1001)
@@ -201,16 +199,6 @@ SENDER_KEY_MS_MAX = const(256000)
 DEEP_SLEEP_MS_MIN = const(1000)
 # The longest period of a wake plan, 18 hours: missed ones stay in the range of `elapsed_ms`.
 WAKE_PERIOD_MS_MAX = const(1 << 26)
-
-# --- choice of a link's mode (docs/SPEC.md 10.4) ---
-# Counts are halved at this number, so that older events are forgotten.
-POLICY_EVENTS_MAX = const(64)
-# With fewer events than this, a share is unknown.
-POLICY_EVENTS_MIN = const(8)
-# Fewest epochs in a mode: one exchange takes three.
-POLICY_STAY_EPOCHS = const(8)
-# Each change doubles that, up to this: modes of about the same cost do not alternate for ever.
-POLICY_STAY_EPOCHS_MAX = const(256)
 
 # --- sealed links (docs/SPEC.md 11) ---
 # Key epochs are three bytes on the wire: 478 years of one cold boot every 15 minutes.

@@ -144,7 +144,7 @@ class Snapshot:
         age = heard = _NEVER
         newest = into_ms = -1
         if live:
-            pace = live[0].pace
+            pace = live[0].exchange.pace
             epoch = core.clocks.advance(peer, now_ms)
             into_ms = elapsed_ms(now_ms, core.clocks.start_ms(peer))
             if pace.heard_epoch >= 0:
@@ -234,7 +234,7 @@ class Snapshot:
         if not live:
             return
         _number, sends, age, heard, newest, into_ms = struct.unpack_from(_ROW_TAKEN, buf, at)
-        epoch = live[0].epoch  # live links to one peer share it
+        epoch = live[0].exchange.epoch  # live links to one peer share it
         core.clocks.set_start(peer, earlier_ms(now_ms, slept_ms + into_ms))
         sent_epoch = (epoch - age) % EPOCH_MODULUS
         outbox = core.outboxes[peer]
@@ -247,9 +247,9 @@ class Snapshot:
             link.count_anew()
             link.resume()
             if heard != _NEVER:
-                link.pace.heard_epoch = (epoch - heard) % EPOCH_MODULUS
+                link.exchange.pace.heard_epoch = (epoch - heard) % EPOCH_MODULUS
             if sends:
-                link.pace.resume_probes(sends, sent_epoch)
+                link.exchange.pace.resume_probes(sends, sent_epoch)
 
 
 def _live(links: "Sequence[LivePort]", peer: int) -> "Sequence[LivePort]":

@@ -76,7 +76,6 @@ class Core:
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
-        self.messages_max = messages_max
         self.offers_max = offers_max
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
         self.consumed = 0  # the handle up to which the client has confirmed the log
@@ -88,6 +87,13 @@ class Core:
         self.unknown = 0
         self.refused = 0
         self.now_ms = 0  # when the present frame is read or written
+        # It has an ACK, an offer or a message: it may leave only after `store.barrier()`.
+        self.needs_barrier = False
+        # Of the record that is read or written.
+        self.is_telemetry = False  # its message is a black box
+        self.link_number = 0  # the peer's number, while `compact-1` reads it; 0: none
+        self.message_handle = 0  # of the message last read, acknowledged or selected for sending
+        self.message_row = -1  # the outbox row of the message last selected or offered
 
     # --- peers and groups ---
 
@@ -102,7 +108,7 @@ class Core:
     def allocate(self) -> None:
         """Share the table rows out among the peers, at boot and when a peer is added later."""
         peers = len(self.outboxes) or 1
-        rows_max = max(self.messages_max // peers, OUTBOX_ROWS_MIN)
+        rows_max = max(self.pending.rows_max // peers, OUTBOX_ROWS_MIN)
         offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
         for peer in range(len(self.outboxes)):
             if self.outboxes[peer].rows_max != rows_max:
@@ -156,13 +162,13 @@ class Core:
             if regroup is not None:  # it keeps groups by number
                 regroup(group)
 
-    def durable_size(self, size: int, needs_barrier: bool) -> int:
+    def durable_size(self, size: int) -> int:
         """Return `size` of a frame once what it stands for is durable; 0: drop the frame.
 
         A power cut must not take what we have acknowledged. Nor our own messages that peers may
         hold: nobody sends these back to us.
         """
-        return size if not needs_barrier or self.store.barrier() == OK else 0
+        return size if not self.needs_barrier or self.store.barrier() == OK else 0
 
     def is_box(self, group: int) -> bool:
         """Return True if the messages of a group are black boxes."""

@@ -95,22 +95,20 @@ _ASKED_TAGS = const(8)
 
 
 class Exchange:
-    """The tables of a node as seen from one link; `peer` is the peer's row in these tables."""
+    """The tables of a node as seen from one link to a peer."""
 
-    policy: "PolicyPort | None" = None  # chooses the mode by measurements; few links have one
+    policy: "PolicyPort | None" = None  # of a host: chooses the mode by measurements
     topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
     is_quiet = False  # something else shows what the peer lacks: send only on request
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
-    again = -1  # the last send: 0 the first one, 1 a repetition, -1 a repetition to a silent peer
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
         """`family` says whose groups the link carries. MVDS repeats a REQUEST or MESSAGE until it
         is answered; BSP sends a REQUEST once and repeats the OFFER."""
         self.core = core
-        self.peer = peer
         self.carrier = carrier
         self.family = family
         self.outbox = core.outboxes[peer]
@@ -118,12 +116,6 @@ class Exchange:
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
-        # The frame has an ACK, an offer or a message: it may leave only after `store.barrier()`.
-        self.needs_barrier = False
-        self.is_telemetry = False  # the last message that was read or written is a black box
-        self.link_number = 0  # `compact-1`: the peer's number for the current record; 0: none
-        self.message_handle = 0  # of the message last read, acknowledged or selected for sending
-        self.message_row = -1  # the outbox row of the message last selected or offered
         self.long_handle = 0  # the message that is being sent in pieces; 0: none
         self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
@@ -143,14 +135,19 @@ class Exchange:
             self._scan[scan] = 0
 
     @property
+    def peer(self) -> int:
+        """The row of the peer."""
+        return self.outbox.peer
+
+    @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.peer]
+        return self.core.clocks.epochs[self.outbox.peer]
 
     @property
     def peer_number(self) -> int:
         """The peer's number in the store."""
-        return self.core.members.peer_number(self.peer)
+        return self.core.members.peer_number(self.outbox.peer)
 
     # --- what the peer sees ---
 
@@ -159,7 +156,7 @@ class Exchange:
         members = self.core.members
         if members.family(group) != self.family or (0 <= self.group_only != group):
             return INVISIBLE
-        return members.visibility(group, self.peer)
+        return members.visibility(group, self.outbox.peer)
 
     def sees_id(self, id: bytearray, at: int) -> bool:
         """Return True if the group with this 32-byte id exists for the peer on this link."""
@@ -253,12 +250,12 @@ class Exchange:
             self._note_held(handle, GOT_OFFER)
             self._note_incoming(True)
         elif not self.core.long.tell_if_coming(self, buf, at):
-            self.inbox.add(buf, at, OFFERED, self.epoch, self.link_number)
+            self.inbox.add(buf, at, OFFERED, self.epoch, self.core.link_number)
 
     def _owe_reply(self, handle: int, id: bytearray, at: int) -> None:
         """Owe an acknowledgement of a message that we have and that the store has loaded."""
         if handle >= GONE_HANDLE:
-            entry = self.inbox.add(id, at, OWED, self.epoch, self.link_number)
+            entry = self.inbox.add(id, at, OWED, self.epoch, self.core.link_number)
             if entry >= 0 and not self.inbox.is_whole(entry):
                 self.inbox.set_kind(entry, OFFERED)  # an ACK needs the whole id
         else:
@@ -266,7 +263,7 @@ class Exchange:
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
             state = BY_ROW | CROSSED if has_crossed else BY_ROW
-            self.inbox.owe(handle, group, self.link_number, state)
+            self.inbox.owe(handle, group, self.core.link_number, state)
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the mode policy that a message or an offer came in."""
@@ -331,13 +328,13 @@ class Exchange:
         Each part has its own buffer and offset.
         """
         core = self.core
-        self.message_handle = 0
-        self.is_telemetry = False
+        core.message_handle = 0
+        core.is_telemetry = False
         row = core.members.group_of(group, group_at)
         if row < 0 or not self.sees(row):
             core.unknown += 1
             return
-        self.is_telemetry = core.is_box(row)
+        core.is_telemetry = core.is_box(row)
         if core.identify(row, stamp, stamp_at, body, at, size) != OK:
             self.bad_record()
         elif not self.reack_if_known(core.id):
@@ -391,7 +388,7 @@ class Exchange:
         if handle < 0 or core.store.load(handle) != OK:
             core.refused += 1
             return True
-        self.message_handle = handle
+        self.core.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been requested while its group was hidden
         if not core.graph.is_ephemeral:
             self._owe_reply(handle, id, 0)
@@ -416,7 +413,7 @@ class Exchange:
             return False
         group = self.core.members.group_row(store.group)
         if group >= 0 and self.sees(group):
-            self.is_telemetry = self.core.is_box(group)
+            self.core.is_telemetry = self.core.is_box(group)
             self.inbox.owe(handle, group, 0, BY_ROW)
             self._note_held(handle, GOT_MESSAGE)
         return True
@@ -443,9 +440,9 @@ class Exchange:
             if outcome == TOO_EARLY and core.graph.deepest_absent():
                 inbox.ask(core.graph.ids, 0, self.epoch)
             return
-        self.message_handle = core.graph.handle  # promotion overwrites it
+        core.message_handle = core.graph.handle  # promotion overwrites it
         if not core.graph.is_ephemeral:
-            inbox.owe(core.graph.handle, group, self.link_number, 0)
+            inbox.owe(core.graph.handle, group, core.link_number, 0)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
@@ -467,11 +464,9 @@ class Exchange:
         """
         return self._scan[_OWED_ROW] > self.inbox.owed_end
 
-    def take_ack(self, buf: bytearray, at: int) -> bool:
-        """Write the next 32-byte id to acknowledge; False if there is none.
-
-        `link_number` is the peer's number for it then.
-        """
+    def take_ack(self, buf: bytearray, at: int) -> int:
+        """Write the next 32-byte id to acknowledge; return 1 + the peer's number for it (0: it
+        gave none), or 0 if there is no id."""
         inbox = self.inbox
         store = self.core.store
         scan = self._scan
@@ -482,15 +477,15 @@ class Exchange:
                 continue
             group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
-                self.message_handle = inbox.owed(row)
-                self.link_number = inbox.take_owed(row, self.visits)
+                self.core.message_handle = inbox.owed(row)
+                number = inbox.take_owed(row, self.visits)
                 # Skip a record that reclaim removed: a peer that has the message sends it again.
-                if store.id_into(self.message_handle, buf, at):
-                    self.needs_barrier = True
-                    return True
+                if store.id_into(self.core.message_handle, buf, at):
+                    self.core.needs_barrier = True
+                    return 1 + number
         return self._take_ack_of_log(buf, at) or self._take_ack_by_id(buf, at)
 
-    def _take_ack_of_log(self, buf: bytearray, at: int) -> bool:
+    def _take_ack_of_log(self, buf: bytearray, at: int) -> int:
         inbox = self.inbox
         store = self.core.store
         while inbox.owed_from:
@@ -502,15 +497,14 @@ class Exchange:
                     continue
                 if self.sees(group) and not self._is_carried(group, -1):
                     copy(buf, at, store.id, 0, ID_SIZE)
-                    self.message_handle = handle
-                    self.link_number = 0
-                    self.needs_barrier = True
-                    return True
+                    self.core.message_handle = handle
+                    self.core.needs_barrier = True
+                    return 1
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
                     inbox.owe(handle, group, 0, BY_ROW)  # left to another link to the peer
-        return False
+        return 0
 
-    def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
+    def _take_ack_by_id(self, buf: bytearray, at: int) -> int:
         inbox = self.inbox
         scan = self._scan
         while scan[_OWED_ENTRY] < min(inbox.end(), inbox.offers_max):
@@ -520,25 +514,23 @@ class Exchange:
                 scan[_OWED_ENTRY] = entry + 1
                 continue
             copy(buf, at, inbox.entries, entry * ENTRY_SIZE, ID_SIZE)
-            self.link_number = inbox.entry_number(entry)
-            self.message_handle = 0
+            self.core.message_handle = 0
             if kind == OWED_TWICE:
                 inbox.set_kind(entry, OWED)  # GONE is sent as two ACKs: stay here
             else:
                 inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
                 scan[_OWED_ENTRY] = entry + 1
-            self.needs_barrier = True
-            return True
-        return False
+            self.core.needs_barrier = True
+            return 1 + inbox.entry_number(entry)
+        return 0
 
     # --- out: requests ---
 
-    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:
-        """Write the next id to request; False if there is none.
+    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> int:
+        """Write the next id to request; return what `take_ack` returns.
 
         Offered ids come first, then missing parents of the peer's pending messages. `prefixes`:
-        also ids of which only 8 bytes are known, followed by zeros. `link_number` is the peer's
-        number for the id then.
+        also ids of which only 8 bytes are known, followed by zeros.
         """
         inbox = self.inbox
         scan = self._scan
@@ -555,9 +547,8 @@ class Exchange:
                 if kind == OFFERED:
                     inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)
                 inbox.note_asked(entry, self.epoch)
-                self.link_number = inbox.entry_number(entry)
                 self._write_request(buf, at, inbox.entries, entry * ENTRY_SIZE)
-                return True
+                return 1 + inbox.entry_number(entry)
         return self._take_parent(buf, at)
 
     def _may_ask(self, sends: int, asked_epoch: int) -> bool:
@@ -582,7 +573,6 @@ class Exchange:
                 if parent >= 0:
                     scan[_PARENT] = parent + 1
                     if self.inbox.find(ids, 0) < 0 and self._note_new(ids):
-                        self.link_number = 0
                         self._write_request(buf, at, ids, 0)
                         return True
                     continue
@@ -631,10 +621,10 @@ class Exchange:
             row = scan[_MESSAGE_ROW]
             # Skip the long message that was selected already.
             if outbox.handles[row] != self.long_handle and self.message_due(row):
-                self.message_handle = outbox.handles[row]
-                self.message_row = row
+                self.core.message_handle = outbox.handles[row]
+                self.core.message_row = row
                 # The log may have dropped a message that every peer had acknowledged.
-                if outbox.load_shared(self.message_handle) >= 0:
+                if outbox.load_shared(self.core.message_handle) >= 0:
                     return True
                 if outbox.state(row) & WANTED:
                     outbox.drop(row)  # if the peer asks again, it is answered then
@@ -649,14 +639,14 @@ class Exchange:
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the selected message's stored body; False if the store fails."""
-        return self.core.store.read_into(self.message_handle, offset, buf, at, size) == size
+        return self.core.store.read_into(self.core.message_handle, offset, buf, at, size) == size
 
     def put_message(self) -> None:
         """Record that the selected message was written into the frame."""
-        self.needs_barrier = True
-        self.is_telemetry = self.core.is_box(self.message_group)
+        self.core.needs_barrier = True
+        self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
-        self.note_sent(self.message_row)
+        self.note_sent(self.core.message_row)
 
     def pass_message(self) -> None:
         """Skip the selected message in this payload."""
@@ -671,11 +661,11 @@ class Exchange:
         handle = self.long_handle
         row = outbox.row_of(handle)
         if row < 0 or handle == self.long_last:
-            self.long_handle = self.message_handle
+            self.long_handle = self.core.message_handle
         elif handle > self.long_last:
             age = epochs_since(self.epoch, outbox.epoch(row))
-            if epochs_since(self.epoch, outbox.epoch(self.message_row)) > age:
-                self.long_handle = self.message_handle
+            if epochs_since(self.epoch, outbox.epoch(self.core.message_row)) > age:
+                self.long_handle = self.core.message_handle
 
     def message_due(self, row: int) -> bool:
         """Return True if the message in a row is to be sent now, not just offered."""
@@ -713,8 +703,8 @@ class Exchange:
                 continue
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
             outbox.unmark(row, INDEXED)
-            self.needs_barrier = True  # the peer relies on us holding what we offer
-            self.message_row = row
+            self.core.needs_barrier = True  # the peer relies on us holding what we offer
+            self.core.message_row = row
             return True
         return False
 
@@ -736,9 +726,7 @@ class Exchange:
             outbox.mark(row, REQUEST)
         if self.policy is not None:
             is_heard = self.pace.is_heard_since(outbox.epoch(row))
-            self.again = (1 if is_heard else -1) if sends else 0
-            if code == CODE_OFFERED and self.again >= 0:
-                self.policy.on_offered(self.again > 0)
+            self.policy.on_send(code == CODE_OFFERED, sends, is_heard)
         outbox.note_sent(row, counted(sends), self.epoch)
         group = outbox.group(row)
         self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
@@ -771,7 +759,7 @@ class Exchange:
             core.box.log_id(core.now_ms, code, self.peer_number, count, ids, at)
 
     def _trace_id(self, code: int, id: bytearray) -> None:
-        if not self.is_telemetry:
+        if not self.core.is_telemetry:
             self.core.box.log_id(self.core.now_ms, code, self.peer_number, 0, id, 0)
 
     def count(self, kind: int, amount: int) -> None:
@@ -785,11 +773,11 @@ class Exchange:
         """
         base = 0 if sent else _IN
         if kind < 4:
-            telemetry = kind == _MESSAGE and self.is_telemetry
+            telemetry = kind == _MESSAGE and self.core.is_telemetry
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.count(base + bytes_kind, size)
             self.count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None and self.again >= 0:
-                self.policy.on_sent(size, self.again > 0)
+            if sent and kind == _MESSAGE and self.policy is not None:
+                self.policy.on_written(size)
         else:
             self.count(base + _LINK_BYTES, size)

@@ -55,12 +55,17 @@ class Inbox:
     bundle_number = taken_until = 0
 
     def __init__(self) -> None:
-        self.offers_max = self.owed_end = self._end = 0
+        self.owed_end = self._end = 0
         # From this handle on, the log itself shows what is owed; 0: the rows show everything.
         self.owed_from = 0
         self.is_dirty = False  # the wake state lacks an owed acknowledgement, or a read bundle
-        self.entries = bytearray(0)
+        self.entries = bytearray(ENTRY_SIZE)
         self._owed_rows = bytearray(0)
+
+    @property
+    def offers_max(self) -> int:
+        """The number of entries before the ask register; 0 before the boot."""
+        return len(self.entries) // ENTRY_SIZE - 1
 
     def resize(self, offers_max: int, owed_max: int) -> None:
         """Allocate the tables; what they held is owed from the log, or comes again."""
@@ -68,7 +73,6 @@ class Inbox:
         for row in range(self.owed_end):
             if self.owed(row) and not self._owed_state(row) & BY_ROW:
                 self.owe_from(self.owed(row))
-        self.offers_max = offers_max
         self.owed_end = self._end = 0
         self.entries = bytearray(ENTRY_SIZE * (offers_max + 1))
         self._owed_rows = bytearray(OWED_SIZE * owed_max)

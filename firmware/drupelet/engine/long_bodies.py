@@ -113,7 +113,7 @@ class LongBodies:
         copy(frame, 1, store.id, 0, ID_PREFIX_SIZE)
         put_u16(frame, 9, total)
         put_u16(frame, 11, offset)
-        exchange.is_telemetry = core.is_box(group)
+        core.is_telemetry = core.is_box(group)
         if not self._content_into(exchange.long_handle, frame, offset, size, group):
             if is_live:
                 self.end(exchange)
@@ -343,9 +343,9 @@ class LongBodies:
             return E_CAPACITY
         incoming = core.incoming[part]
         if offset:
-            exchange.is_telemetry = incoming.is_box
+            core.is_telemetry = incoming.is_box
         else:
-            incoming.is_box = exchange.is_telemetry
+            incoming.is_box = core.is_telemetry
         part_file = PART_INCOMING + part
         have = core.store.spool.part_size(part_file)
         if offset > have or end <= have < total:
@@ -372,7 +372,7 @@ class LongBodies:
         if group < 0 or not exchange.sees(group):
             self._core.unknown += 1
             return False
-        exchange.is_telemetry = self._core.is_box(group)
+        self._core.is_telemetry = self._core.is_box(group)
         return True
 
     def _open(self, exchange: "Exchange", frame: bytearray, total: int) -> int:

@@ -238,5 +238,6 @@ def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     put_u16(frame, 9, CONTENT_HEADER_SIZE + size)
     put_u16(frame, 11, CONTENT_HEADER_SIZE + size - 1)
     passed_over.note_asked(peer, exchange.epoch, exchange.pace)
-    exchange.needs_barrier = True  # the peer may have the rest, and then takes in the message
+    # The peer may have the rest, and then takes in the message.
+    exchange.core.needs_barrier = True
     return SEGMENT_HEADER_SIZE + 1

@@ -21,11 +21,11 @@ from drupelet.engine.pending import Pending
 
 # By class: fields that hold no state between two calls, and counters that nothing depends on.
 SCRATCH = {
-    "Core": "id delivered duplicates malformed unknown refused now_ms",
+    "Core": "id delivered duplicates malformed unknown refused now_ms needs_barrier is_telemetry"
+    " link_number message_handle message_row",
     "Graph": "ids handle is_ephemeral _depends_on_private _depends_on_gone",
     "Pending": "marks",
     "Clocks": "epochs",  # code that shifts states in time treats them on its own
-    "Exchange": "message_handle message_row link_number again is_telemetry needs_barrier",
 }
 # Which numbers of `Pace.answers` are epochs; a negative one means none.
 ANSWER_EPOCHS = tuple(kind + at for kind in (ACKS, REPLIES) for at in (_NEWEST_EPOCH, _LAST_EPOCH))

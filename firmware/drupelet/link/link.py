@@ -12,8 +12,6 @@ from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
     FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
-    ID_PREFIX_SIZE,
-    ID_SIZE,
     WAIT_MS_MAX,
 )
 from drupelet.base.time_ms import epochs_since
@@ -26,12 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.ports import CodecPort
-    from drupelet.link.budget import Budget
-    from drupelet.link.ports import WakePlanPort
+    from drupelet.link.ports import BudgetPort, WakePlanPort
 
 BATCH = const(0)
 INTERACTIVE = const(1)
-AUTO = const(2)
 CARRIER_SERIAL = const(0)
 CARRIER_MQTT = const(1)
 CARRIER_STICK = const(2)
@@ -61,7 +57,7 @@ class Link:
     closed = False
     own_epoch_ms = 0  # if it differs from the clock's
     own_codec: "CodecPort | None" = None  # if links do not share the profile's codec
-    budget: "Budget | None" = None  # bytes and airtime per epoch; links of one radio share it
+    budget: "BudgetPort | None" = None  # of a host: what may leave in an epoch
     plan: "WakePlanPort | None" = None  # when this device and its peers are awake
     visits = False  # a stick: no epochs, everything at once
 
@@ -71,7 +67,6 @@ class Link:
     ) -> None:  # fmt: skip
         self.profile = profile
         self.exchange = make_exchange(core, peer, carrier, family_of(profile))
-        self.pace = self.exchange.pace
         # How many more frames this payload may have; FRAMES_PER_EPOCH_MAX before the first one.
         # On a stick: 0 between visits, 1 after the first frame of a visit.
         self._frames_left = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -107,11 +102,6 @@ class Link:
         """The length of a live link's epoch in ms; 0 on a stick."""
         return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epoch_ms(self.peer)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.peer]
-
     def take_attention(self) -> bool:
         """Return `attention` and clear it: the caller takes care of what is due."""
         is_due = self.exchange.attention
@@ -121,30 +111,21 @@ class Link:
 
     def count_anew(self) -> None:
         """Begin an epoch of the peer's clock, whose length may have changed."""
-        self._began = self.epoch
+        self._began = self.exchange.epoch
         self.exchange.attention = True  # `due_epoch` was counted by the clock before
         if not self.visits:
             epoch_ms = self.core.clocks.epoch_ms(self.peer)
             every = min((self.epoch_ms + epoch_ms - 1) // epoch_ms, _EVERY_MAX)
-            if every != self.pace.every:
-                self.pace.every = every
+            if every != self.exchange.pace.every:
+                self.exchange.pace.every = every
 
     def set_mode(self, mode: int) -> None:
-        """Set the mode: INTERACTIVE offers before sending, BATCH does not, AUTO decides by
-        measurements. Valid from the next frame on.
+        """Set the mode, from the next frame on: INTERACTIVE offers before sending, BATCH does not.
 
-        A stick is always in BATCH mode, since nobody answers an offer there.
+        A stick is always in BATCH mode, since nobody answers an offer there. A policy is let go.
         """
-        exchange = self.exchange
-        if exchange.policy is not None:
-            exchange.policy = None
-        if mode == AUTO and not self.visits:
-            from drupelet.link.mode_policy import Policy
-
-            exchange.again = -1
-            mode = INTERACTIVE if exchange.interactive else BATCH
-            compact = self.profile == PROFILE_COMPACT_1
-            exchange.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
+        if self.exchange.policy is not None:
+            self.exchange.policy = None
         self._set_interactive(mode == INTERACTIVE and not self.visits)
 
     def _set_interactive(self, is_interactive: bool) -> None:
@@ -162,7 +143,7 @@ class Link:
     def greet(self) -> None:
         """Begin a contact, as the carrier came up: reset the back-off, and greet if the profile
         has a greeting."""
-        self.pace.probes = 0
+        self.exchange.pace.probes = 0
         self.exchange.attention = True
         if self.profile == PROFILE_COMPACT_1:
             self.codec.greet(self.exchange)  # type: ignore[attr-defined]
@@ -182,8 +163,8 @@ class Link:
         if self.closed:
             return E_PEER
         exchange = self.exchange
-        exchange.link_number = 0
         exchange.rewind_inbox()
+        exchange.core.is_telemetry = False
         self.core.now_ms = now_ms
         exchange.count(_IN + _FRAMES, 1)
         code = E_PEER
@@ -198,7 +179,7 @@ class Link:
                 code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
                 code = self.core.long.on_segment(exchange, frame, size)
-                part = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
+                part = _TELEMETRY_BYTES if exchange.core.is_telemetry else _SEGMENT_BYTES
                 exchange.count(_IN + part, size)
                 exchange.count(_IN + _SEGMENTS, 1)
             elif kind == _KIND_WAKE and self.plan is not None:
@@ -229,7 +210,7 @@ class Link:
         """Record that the peer was heard: the back-off returns to its base."""
         if not self.visits:
             self._tick(now_ms)
-        self.pace.note_heard()
+        self.exchange.pace.note_heard()
         if self.due_epoch >= 0:
             self.exchange.attention = True
 
@@ -250,7 +231,9 @@ class Link:
             if self.plan is not None:
                 size = self.plan.wake_into(frame, self.peer, now_ms)
                 if size:
-                    return self._count_wake(size)
+                    self.exchange.count(_LINK_BYTES, size)
+                    self.exchange.count(_FRAMES, 1)
+                    return size
                 if not self.plan.there(self.peer, now_ms):
                     return 0  # the peer is asleep, or not met yet, and would not hear it
         if not self._wake_if_due() or not self._frames_left or self._turn_ms(now_ms):
@@ -258,14 +241,12 @@ class Link:
         limit = len(frame)
         budget = self.budget
         if budget is not None:
-            budget.begin_epoch(now_ms)
-            limit = budget.room(limit)
+            limit = budget.room(now_ms, limit)
             if limit < FRAME_SIZE_MIN:
-                budget.refused += 1
                 return 0
         if self._frames_left == FRAMES_PER_EPOCH_MAX and not self.visits:
-            self.pace.begin_payload()
-        self.pace.begin_frame()
+            self.exchange.pace.begin_payload()
+        self.exchange.pace.begin_frame()
         size = self._next_frame(frame, limit)
         if not size:
             self._rest()
@@ -304,22 +285,23 @@ class Link:
 
     def _wake_if_due(self) -> bool:
         due = self.due_epoch
-        if not self.exchange.attention and due >= 0 and epochs_since(self.epoch, due) < 0x8000:
-            self.exchange.attention = True
-        return self.exchange.attention
+        exchange = self.exchange
+        if not exchange.attention and due >= 0 and epochs_since(exchange.epoch, due) < 0x8000:
+            exchange.attention = True
+        return exchange.attention
 
     def _rest(self) -> None:
         """End the payload, and set when something will be due."""
         exchange = self.exchange
         if self._frames_left < FRAMES_PER_EPOCH_MAX:
             self._frames_left = 0
-        due = self.pace.next_due_epochs()
+        due = self.exchange.pace.next_due_epochs()
         if PROFILE_MVDS_1 <= self.profile <= PROFILE_COMPACT_1:
             wait = self.codec.wait_epochs(exchange)  # type: ignore[attr-defined]
             if wait and not 0 < due < wait:
                 due = wait
         exchange.attention = False
-        self.due_epoch = (self.epoch + due) & 0xFFFF if due else _DUE_NEVER
+        self.due_epoch = (self.exchange.epoch + due) & 0xFFFF if due else _DUE_NEVER
         exchange.rewind()
 
     def _turn_ms(self, now_ms: int) -> int:
@@ -329,26 +311,15 @@ class Link:
             return 0
         return arbiter.turn_ms(self.peer, self, now_ms)
 
-    def _count_wake(self, size: int) -> int:
-        budget = self.budget
-        if budget is not None:
-            budget.begin_epoch(self.core.now_ms)
-            if not budget.may(size):
-                return 0
-            budget.spend(size)
-        self.exchange.count(_LINK_BYTES, size)
-        self.exchange.count(_FRAMES, 1)
-        return size
-
     def _tick(self, now_ms: int) -> None:
         epoch = self.core.clocks.advance(self.peer, now_ms)
         passed = epochs_since(epoch, self._began)
-        every = self.pace.every
+        every = self.exchange.pace.every
         if passed >= every:
             self._wake_if_due()  # later, `due_epoch` may look like an epoch ahead
             self._began = (epoch - passed % every) & 0xFFFF
             self._frames_left = FRAMES_PER_EPOCH_MAX
-            self.pace.begin_epoch(epoch)
+            self.exchange.pace.begin_epoch(epoch)
             exchange = self.exchange
             exchange.rewind()
             if exchange.policy is not None:
@@ -362,7 +333,7 @@ class Link:
         goes back.
         """
         exchange = self.exchange
-        exchange.needs_barrier = False
+        exchange.core.needs_barrier = False
         size = 0
         if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1:  # in its first two frames
             size = self.core.long.state_into(exchange, frame)
@@ -378,10 +349,10 @@ class Link:
             if size < 0:
                 return 0
             if size:
-                kind = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
+                kind = _TELEMETRY_BYTES if exchange.core.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)
                 exchange.count(_SEGMENTS, 1)
-                exchange.needs_barrier = True
+                exchange.core.needs_barrier = True
                 return self._leave(size)
             end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
@@ -391,7 +362,7 @@ class Link:
 
     def _leave(self, size: int) -> int:
         """Return the frame's size once it may leave, as `Core.durable_size`."""
-        return self.core.durable_size(size, self.exchange.needs_barrier)
+        return self.core.durable_size(size)
 
     def wake_ms(self, now_ms: int) -> int:
         """Return the ms until `poll_into` may have a frame, unless a frame comes in before."""
@@ -408,13 +379,13 @@ class Link:
 
     def _due_ms(self, now_ms: int) -> int:
         clocks = self.core.clocks
-        epoch = self.epoch
-        left = self.pace.every - epochs_since(epoch, self._began)
+        epoch = self.exchange.epoch
+        left = self.exchange.pace.every - epochs_since(epoch, self._began)
         if self.exchange.attention or self.has_changes():
             if self._frames_left:
                 turn_ms = self._turn_ms(now_ms)
                 if turn_ms == 0 and self.budget is not None:
-                    return self.budget.wait_for(now_ms, FRAME_SIZE_MIN)
+                    return self.budget.wait_ms(now_ms, FRAME_SIZE_MIN)
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1

@@ -1,5 +1,5 @@
 # host only: shapes for the type checker, never loaded on a board
-"""Ports of links: a wake plan, and the node that owns them."""
+"""Ports of links: a wake plan, a budget, and the node that owns them."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,14 @@ class WakePlanPort(Protocol):
     def awake_ms(self, now_ms: int) -> int: ...
     def next_wake_ms(self, now_ms: int) -> int: ...
     def wake_due_ms(self, peer: int, now_ms: int) -> int: ...
+
+
+class BudgetPort(Protocol):
+    """Bounds what a link sends in an epoch; a host has one, no board."""
+
+    def room(self, now_ms: int, size_max: int) -> int: ...
+    def spend(self, size: int) -> None: ...
+    def wait_ms(self, now_ms: int, size: int) -> int: ...
 
 
 class NodePort(Protocol):

@@ -70,8 +70,8 @@ class StickExchange(Exchange):
         # The bundle ends before a message that the flash refuses to read.
         while (handle := store.next(self.logged)) > 0 and store.load(handle) == OK:
             if self.wants(handle):
-                self.message_handle = handle
-                self.message_row = -1
+                self.core.message_handle = handle
+                self.core.message_row = -1
                 return True
             self.logged = handle
         return False
@@ -88,8 +88,8 @@ class StickExchange(Exchange):
 
     def put_message(self) -> None:
         """See Exchange; the message counts as sent once the bundle is on the stick."""
-        self.needs_barrier = True
-        self.is_telemetry = self.core.is_box(self.message_group)
+        self.core.needs_barrier = True
+        self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
@@ -100,16 +100,16 @@ class StickExchange(Exchange):
 
     def pass_message(self) -> None:
         """See Exchange."""
-        if self.message_row < 0 < self.room:
-            self.logged = self.message_handle
+        if self.core.message_row < 0 < self.room:
+            self.logged = self.core.message_handle
         elif self.room:
-            self.outbox.mark(self.message_row, BUNDLING)
+            self.outbox.mark(self.core.message_row, BUNDLING)
             Exchange.pass_message(self)
 
     def too_long(self) -> None:
         """See Exchange; the message is written in pieces until it is complete."""
         self.pass_message()
-        self.long_handle = self.message_handle
+        self.long_handle = self.core.message_handle
 
 
 class BundleLink(Link):

@@ -79,16 +79,14 @@ class Topic:
         self._frames_left = FRAMES_PER_EPOCH_MAX
         self._epoch = self._now_epoch()
         # Messages not to be sent before an epoch, as a ring: their handles, and the epochs.
-        self._held_back = [0] * core.messages_max
-        self._until = [0] * core.messages_max
+        self._held_back = [0] * core.pending.rows_max
+        self._until = [0] * core.pending.rows_max
         self._next_held_back = 0
         # The last epoch in which owed acknowledgements may leave; -1: none is owed.
         self._ack_epoch = -1
         # The exchange of the sender whose frame is being read.
         self._speaker: "Exchange" = links[0].exchange
         self._seen_changes = -1
-        self.needs_barrier = False
-        self.message_handle = 0  # the message that `next_message` selected
         self._finder: "Exchange" = links[0].exchange  # the first listener that it is due to
         self._rewind()
         node.links.append(self)
@@ -113,14 +111,14 @@ class Topic:
                 return False
         for link in self.links:
             if link.peer == peer:
-                return not link.pace.is_silent()
+                return not link.exchange.pace.is_silent()
         return False
 
     def _rewind(self) -> None:
         self._message_link = self._ack_link = self._request_link = 0
         for link in self.links:
             link.exchange.rewind()
-            link.pace.begin_payload()
+            link.exchange.pace.begin_payload()
 
     def remove(self, id: "bytes | bytearray") -> None:
         """Remove a listener by its device id."""
@@ -217,7 +215,7 @@ class Topic:
         """Handle a MESSAGE, which has reached all listeners, too."""
         speaker = self._speaker
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
-        handle = speaker.message_handle
+        handle = self.core.message_handle
         if not handle:
             return
         self._not_before(handle, _ACKED_EPOCHS)
@@ -226,7 +224,7 @@ class Topic:
             row = outbox.row_of(handle)
             waits = row >= 0 and not outbox.state(row) & (HOLD | REQUEST)
             if waits and link.exchange is not speaker:
-                outbox.note_sent(row, 1, link.epoch)
+                outbox.note_sent(row, 1, link.exchange.epoch)
 
     # --- out ---
 
@@ -236,7 +234,7 @@ class Topic:
         for link in self.links:
             self.core.now_ms = now_ms
             link.turn(now_ms)
-            link.pace.begin_frame()
+            link.exchange.pace.begin_frame()
             self.attention = link.take_attention() or self.attention
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
@@ -251,7 +249,7 @@ class Topic:
             self._rewind()
         if not self._frames_left or len(frame) < FRAME_SIZE_MIN:
             return 0
-        self.needs_barrier = False
+        self.core.needs_barrier = False
         frame[0] = KIND_TOPIC
         copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
         frame[_HEADER_SIZE - 1] = self._kind
@@ -261,7 +259,7 @@ class Topic:
             self._seen_changes = self._changes()
             return 0
         self._frames_left -= 1
-        return self.core.durable_size(end, self.needs_barrier)
+        return self.core.durable_size(end)
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that is owed to any listener; all are informed by it."""
@@ -270,10 +268,9 @@ class Topic:
         while self._ack_link < len(self.links):
             exchange = self.links[self._ack_link].exchange
             if exchange.take_ack(buf, at):
-                self.needs_barrier = True
-                if exchange.message_handle:
+                if self.core.message_handle:
                     for link in self.links:  # everybody hears it
-                        link.exchange.inbox.move_handle(exchange.message_handle, 0)
+                        link.exchange.inbox.move_handle(self.core.message_handle, 0)
                 return True
             self._ack_link += 1
         self._ack_epoch = -1
@@ -308,9 +305,8 @@ class Topic:
             link = self.links[self._message_link]
             exchange = link.exchange
             while self._is_there(link) and exchange.next_message():
-                if not self._waits(exchange.message_handle):
+                if not self._waits(self.core.message_handle):
                     self._finder = exchange
-                    self.message_handle = exchange.message_handle
                     return True
                 exchange.pass_message()
             self._message_link += 1
@@ -331,8 +327,9 @@ class Topic:
 
     def put_message(self) -> None:
         """Record that the selected message was sent to every listener that may lack it."""
-        handle = self.message_handle
-        self.needs_barrier = True
+        handle = self.core.message_handle
+        self.core.needs_barrier = True
+        self.core.is_telemetry = self.core.is_box(self.group)
         self._finder.pass_message()
         for link in self.links:
             outbox = link.exchange.outbox
@@ -346,7 +343,7 @@ class Topic:
         self._finder.pass_message()
         for link in self.links:
             outbox = link.exchange.outbox
-            row = outbox.row_of(self.message_handle)
+            row = outbox.row_of(self.core.message_handle)
             if row >= 0:
                 outbox.mark(row, TOO_LONG)
 
@@ -384,7 +381,7 @@ class Topic:
         has_news = self.attention or self._seen_changes != self._changes()
         waits = self._ack_epoch >= 0
         for link in self.links:
-            waits = waits or (self._is_there(link) and link.pace.next_due_epochs() > 0)
+            waits = waits or (self._is_there(link) and link.exchange.pace.next_due_epochs() > 0)
         if not has_news and not waits:
             return WAIT_MS_MAX
         if has_news and self._frames_left:

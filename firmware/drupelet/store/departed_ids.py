@@ -125,7 +125,7 @@ class DepartedIds:
         for _ in range(_TRIES if size else 0):
             code = OK if log.fits(size) else log.rotate(log.segments_max)
             if code == OK:
-                code = min(log.append(KIND_GONE, self._tag, self._batch, size, b"", 0, 0), OK)
+                code = min(log.append(KIND_GONE, self._tag, b"", 0, self._batch, 0, size), OK)
             if code != E_CAPACITY:
                 break
             if log.count and not log.is_held(0) and log.remove(0) == OK:

@@ -330,9 +330,10 @@ class Log:
             self._reader_key = self._newest_number
         self.add_row(self._newest_number + 1)
         self.fd = fd
-        put_u16_le(self.scratch, 0, self._newest_number & 0xFFFF)
-        put_u16_le(self.scratch, 2, length)
-        return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
+        copy(self.scratch, 0, MAGIC, 0, 4)
+        put_u16_le(self.scratch, 4, self._newest_number & 0xFFFF)
+        put_u16_le(self.scratch, 6, length)
+        return min(self.append(KIND_HEAD, VERSION, b"", 0, self.scratch, 0, 8), OK)
 
     def abandon(self) -> None:
         """Remove the newest segment, which has no valid record, so that failures fill no flash."""
@@ -348,13 +349,17 @@ class Log:
         self, kind: int, tag: int, first: "Buffer", first_size: int, buf: "Buffer", at: int,
         size: int,
     ) -> int:  # fmt: skip
-        """Append a record that `fits`: bytes of `first`, then of `buf`; its place or a code."""
-        self._begin(kind, tag, first_size + size)
-        self._add(first, 0, first_size)
+        """Append a record that `fits`: bytes of `first`, then of `buf`; its place or a code.
+
+        `first_size`: at most what `head` has room for behind length, kind and tag.
+        """
+        self._begin(kind, tag, first_size + size, first, first_size)
         self._add(buf, at, size)
         return self._finish()
 
-    def _begin(self, kind: int, tag: int, payload_size: int) -> None:
+    def _begin(
+        self, kind: int, tag: int, payload_size: int, first: "Buffer", first_size: int
+    ) -> None:
         # Until `_finish`: nothing may be appended behind a part of a record.
         self.is_torn = True
         self.last_written = 0
@@ -364,12 +369,13 @@ class Log:
         self._flushed = 0 if self.dirty else FLUSHED
         head[2] = kind | self._flushed
         head[3] = tag
-        self._head_size = 4
+        copy(head, 4, first, 0, first_size)
+        self._head_size = 4 + first_size
         self.at = self._newest_number * self.segment_size + self.end_of(self.count - 1)
         self.kind = kind
         self.tag = tag
-        crc32_into(self._crc, 0, head, 0, 4, True)
-        self.failed = self.files.append(self.fd, head, 0, 4)
+        crc32_into(self._crc, 0, head, 0, 4 + first_size, True)
+        self.failed = self.files.append(self.fd, head, 0, 4 + first_size)
 
     def _add(self, buf: "Buffer", at: int, size: int) -> None:
         if self.failed == OK and size:
@@ -408,8 +414,7 @@ class Log:
             return E_STORAGE
         end = self.length - 4
         scratch = self.scratch
-        self._begin(kind, self.tag, end - 4)
-        self._add(first, 0, size)
+        self._begin(kind, self.tag, end - 4, first, size)
         at = 4 + size
         while at < end:
             size = min(SCRATCH_SIZE, end - at)

@@ -10,11 +10,7 @@ from typing import Any
 
 from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
-from drupelet.link.budget import Budget, NoAir
 from drupelet.node import (
-    AUTO,
-    BATCH,
-    INTERACTIVE,
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
@@ -28,10 +24,11 @@ from drupelet.wire.compact.hello import COMPACT, PLAIN
 from drupelet.wire.profiles import PROFILE_BSP_0
 from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.home.config import Peer
+from drupelet_host.member.byte_budget import ByteBudget
+from drupelet_host.member.mode_policy import MODES, set_mode
 from drupelet_transports.common.framing import wire_size_max
 from drupelet_transports.common.url import Url
 
-MODES = {"interactive": INTERACTIVE, "batch": BATCH, "auto": AUTO}
 PROFILES = {
     "bsp-1": PROFILE_BSP_1,
     "compact-1": PROFILE_COMPACT_1,
@@ -54,15 +51,14 @@ def overhead_max(url: Url) -> int:
     return wire_size_max(FRAME_SIZE_MAX) - FRAME_SIZE_MAX + sealed
 
 
-def budget_of(peer: Peer, url: Url) -> tuple[Budget | None, int]:
+def budget_of(peer: Peer, url: Url) -> tuple[ByteBudget | None, int]:
     """The budget of a peer's live link, and the longest frame that it may send."""
     if not peer.budget_bytes_per_epoch:
         return None, FRAME_SIZE_MAX
     overhead = overhead_max(url)
     size = min(FRAME_SIZE_MAX, peer.budget_bytes_per_epoch) - overhead
     assert size >= FRAME_SIZE_MIN  # BUDGET_BYTES_MIN sees to it: prefixes of topics are short
-    bytes_max = peer.budget_bytes_per_epoch
-    return Budget(peer.epoch_ms, bytes_max, 0, NoAir(), overhead, size), size
+    return ByteBudget(peer.epoch_ms, peer.budget_bytes_per_epoch, overhead), size
 
 
 class LiveLink:
@@ -73,7 +69,7 @@ class LiveLink:
     ) -> None:
         self.link = link
         self._node = node
-        self.mode = peer.mode
+        self.set_mode(peer.mode)
         self.lost = lost
         self.duplicates = 0
         self.foreign = 0  # messages of groups that are not ours, or not shared with the peer
@@ -128,7 +124,7 @@ class LiveLink:
     def set_mode(self, mode: str) -> None:
         """Another mode, from the next frame on."""
         self.mode = mode
-        self.link.set_mode(MODES[mode])
+        set_mode(self.link, MODES[mode])
 
     def status(self) -> dict[str, Any]:
         """For `drupelet status`; the round trip is what a peer needs at most, in whole epochs."""

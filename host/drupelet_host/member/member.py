@@ -33,7 +33,7 @@ from drupelet_host.keys.key_folder import look
 from drupelet_host.keys.sealing import Sealing
 from drupelet_host.member import family, identity, readings_group
 from drupelet_host.member.chats import Chats
-from drupelet_host.member.live_link import MODES, PROFILES, LiveLink
+from drupelet_host.member.live_link import PROFILES, LiveLink
 from drupelet_host.member.undeliverable import Undeliverable
 from drupelet_host.member.vanishing import Vanishing
 from drupelet_host.store import database, outbox, restored
@@ -223,7 +223,7 @@ class Member:
         """A link with epochs to a configured peer."""
         number = self.numbers[peer.id]
         profile = PROFILES[peer.asked_profile]
-        link = self.node.link(number, profile, carrier, peer.epoch_ms, MODES[peer.mode], now_ms)
+        link = self.node.link(number, profile, carrier, peer.epoch_ms, BATCH, now_ms)
         store = self.store.connection
         lost = database.meta_int(store, restored.LOST + peer.id.hex(), 0) != 0
         gen = database.meta_int(store, restored.PEER_GEN + peer.id.hex(), -1)

@@ -40,7 +40,6 @@ LATE = {
     ("drupelet.engine.exchange", "drupelet.engine.control"),
     ("drupelet.engine.exchange", "drupelet.engine.unavailable"),
     ("drupelet.engine.graph", "drupelet.engine.dependency_cycle"),
-    ("drupelet.link.link", "drupelet.link.mode_policy"),
     ("drupelet.node", "drupelet.channel.channel"),
     ("drupelet.node", "drupelet.engine.control"),
     ("drupelet.node", "drupelet.engine.descriptor"),

@@ -74,7 +74,7 @@ _CHECKS = (
         "power-on", "Give the board `led`; unplug it; plug it in and stop the time until the"
         " LED lights.",
         "How long does it take to start?", NUMBER, "s", 0.3, 3,
-        "docs/bench.md: 0.59 s on the emulated Pico, where flash takes no time; ends are ours",
+        "docs/bench.md: 0.58 s on the emulated Pico, where flash takes no time; ends are ours",
         ("rp2",),
     ),
     Check(

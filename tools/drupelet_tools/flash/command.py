@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, home_of, path
 from drupelet_tools.bounded import read_bounded
@@ -148,7 +149,7 @@ def build(
         choice = sets.resolve(choice)
         built = sets.build_set(target, arch, choice, in_place=romfs)
         image = rom.write(target) if romfs else None
-    except BuildError as told:
+    except DrupeletError as told:
         typer.echo(f"drupelet flash: {told}", err=True)
         raise typer.Exit(1) from None
     facts = _facts(choice, arch, built)

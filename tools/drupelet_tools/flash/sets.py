@@ -19,6 +19,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from drupelet_host.home.board_settings import check_modes
 from drupelet_tools.bounded import read_bounded
 from drupelet_tools.flash.build import (
     ARCHES,
@@ -138,6 +139,7 @@ def for_configuration(name: str, path: Path) -> Choice:
 
 def for_settings(name: str, settings: Mapping[str, Any]) -> Choice:
     """What a board's configuration asks of set `name`; KeyError or its like for none."""
+    check_modes(settings)
     peers = [(peer.get("profile", "bsp-1"), peer["url"]) for peer in settings["peers"]]
     choice = resolve(
         Choice(

@@ -16,11 +16,12 @@ from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
-from drupelet.link.link import CARRIER_STICK
+from drupelet.link.link import BATCH, CARRIER_STICK
 from drupelet.node import Node
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELIVERED, STATE_PENDING
 from drupelet.telemetry.black_box import BlackBox
+from drupelet_host.member.mode_policy import set_mode
 from drupelet_tools.sim.ends import End, Group, WorldPort
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -225,8 +226,9 @@ class SimNode:
     def _link(self, end: End) -> "Link":
         assert self.node is not None
         link = end.link = self.node.link(
-            end.number, end.profile, end.carrier, end.epoch_ms, end.mode, self.clock_ms()
+            end.number, end.profile, end.carrier, end.epoch_ms, BATCH, self.clock_ms()
         )
+        set_mode(link, end.mode)
         if end.keys is not None:
             unlock(self.world, end)
         if self.plan is not None and end.carrier != CARRIER_STICK:

@@ -453,13 +453,13 @@ class Machine:
         for row in range(outbox.count):
             if outbox.is_open(row):
                 count = outbox.sends(row)
-                wait = 2 - ((link.epoch - outbox.epoch(row)) & 0xFFFF) if count else 0
+                wait = 2 - ((link.exchange.epoch - outbox.epoch(row)) & 0xFFFF) if count else 0
                 ages[outbox.handles[row]] = count, wait
         return ages
 
     def _silence(self, link: Link) -> int:
         """How long a peer that was not heard for long is to be left alone yet."""
-        pace = link.pace
+        pace = link.exchange.pace
         count = pace.probes
         if not count or not pace.is_silent():
             return 0

@@ -161,7 +161,7 @@ class Probe:
         state_layout.tidy_exchange(exchange, epoch)
         exchange.outbox.changes = 1 if link.has_changes() else 0
         link.seen_changes = 0
-        pace = link.pace
+        pace = link.exchange.pace
         # When a peer was heard matters against what was sent to it, and for its being there.
         thens = [then for each in self._epoch_lists for then in each]
         thens += [get_u16(rows, at) for rows, at in self._row_epochs]
@@ -206,7 +206,7 @@ class Probe:
         for rows, at in self._row_epochs:
             put_u16(rows, at, (get_u16(rows, at) + by) & 0xFFFF)
         for link in self.links:
-            answers = link.pace.answers
+            answers = link.exchange.pace.answers
             for at in state_layout.ANSWER_EPOCHS:
                 if answers[at] >= 0:  # below 0: none
                     answers[at] = (answers[at] + by) & 0xFFFF

@@ -13,7 +13,6 @@ from typing import Any
 from drupelet.base.limits import GONE_SHARE, GONE_SPARE, INLINE_SIZE_MAX
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, VISIBLE
 from drupelet.link.link import (
-    AUTO,
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
@@ -21,6 +20,7 @@ from drupelet.link.link import (
     INTERACTIVE,
 )
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet_host.member.mode_policy import AUTO
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.device import Duty, Spec
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from drupelet.base.limits import WAIT_MS_MAX
-from drupelet.link.link import AUTO, CARRIER_SERIAL
+from drupelet.link.link import CARRIER_SERIAL
 from drupelet.wire.profiles import PROFILE_COMPACT_1
+from drupelet_host.member.mode_policy import AUTO
 from drupelet_tools.sim.contacts import Trace, draw
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.growing_store import collect_seldom

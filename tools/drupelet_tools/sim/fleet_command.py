@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EpochS = Annotated[int, typer.Option("--epoch", min=1, max=86_400, help="Seconds of an epoch.")]
 Readings = Annotated[int, typer.Option(min=1, max=1440, help="Readings of each node and day.")]
 Mode = Annotated[str, typer.Option(help="batch, interactive, or auto: by what a link measures.")]
-MODES = {"batch": 0, "interactive": 1, "auto": 2}  # of drupelet.link.link
+MODES = {"batch": 0, "interactive": 1, "auto": 2}  # of member.mode_policy
 Seed = Annotated[int, typer.Option(help="The seed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drupelet.base.errors import DrupeletError
+from drupelet_host.member.mode_policy import set_mode
 from drupelet_tools.sim import resets, views, visits
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
@@ -194,7 +195,7 @@ class Run:
         for end in self.links[number].ends:
             end.mode = mode
             if end.node.node is not None:
-                end.link.set_mode(mode)
+                set_mode(end.link, mode)
                 self.world.oracle.heard(end.node.name, end.peer.name)
                 end.node.wake_by(self.world.now_ms)
 

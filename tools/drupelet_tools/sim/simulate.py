@@ -20,7 +20,7 @@ from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON, STATE_IDLE, S
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.engine.members import GROUP_TELEMETRY, SHARED, VISIBLE
-from drupelet.link.link import AUTO, BATCH, CARRIER_SERIAL, INTERACTIVE
+from drupelet.link.link import BATCH, CARRIER_SERIAL, INTERACTIVE
 from drupelet.node import EVENT_MESSAGE, Node
 from drupelet.seal.record import FLAG_ISSUER, RECORD_SIZE, install
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
@@ -43,7 +43,7 @@ _BITS_PER_BYTE = 10  # a start bit, eight, a stop bit
 _RTC_SIZE = 2048
 _KID = 0x0100
 _ERRORS_MAX = 16  # different ones that are kept
-_MODES = {"batch": BATCH, "interactive": INTERACTIVE, "auto": AUTO}
+_MODES = {"batch": BATCH, "interactive": INTERACTIVE}
 _PROFILES = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}
 
 

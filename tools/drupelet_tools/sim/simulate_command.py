@@ -10,6 +10,7 @@ import typer
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.cli.common import path
+from drupelet_host.home.board_settings import check_modes
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.simulate import Outcome, Setting
@@ -142,6 +143,7 @@ def _setting(
         raise DrupeletError(
             f"{written}: want a list of peers, each with a url: {error!r}"
         ) from None
+    check_modes(given)
     if scheme not in _CABLES:
         raise DrupeletError(
             f"{written}: the first peer is reached by {scheme}: a cable is simulated"

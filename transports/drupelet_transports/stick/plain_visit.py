@@ -45,8 +45,8 @@ class Visit(SealedVisit):
             else:
                 self.truncated += 1  # its valid frames were handled; the peer sends the rest
 
-    def _bundle(self, link: "BundleLink", peer_id: bytes) -> int:
-        """Write one bundle if anything is due; OK or a code."""
+    def _bundle(self, link: "BundleLink", peer_id: bytes, size_max: int) -> int:
+        """See SealedVisit."""
         stick = self._stick
         self._size = 0
         self.short = False
@@ -59,7 +59,7 @@ class Visit(SealedVisit):
         number = max(number_min, newest) + 1
         writer = stick.writer(peer_id, number, link.bundle_in)
         code = OK
-        size = self._next(link, writer, self._frame)
+        size = self._next(link, writer, self._frame, size_max)
         if not size:
             return OK
         while size and code == OK:
@@ -67,5 +67,5 @@ class Visit(SealedVisit):
             link.sent(writer.last_wire_size)
             self.frames_out += 1
             self._after_frame()
-            size = self._next(link, writer, self._frame)
+            size = self._next(link, writer, self._frame, size_max)
         return self._end(link, writer, number, code)

@@ -42,6 +42,12 @@ class SealedVisit:
     `frame` is the buffer for links, at least 1,001 bytes; `buf` has sealed frames, 1,024 bytes.
     """
 
+    # Defaults of the class: few visits need these, and an attribute takes RAM only once it is set.
+    truncated = 0
+    unopened = 0  # bundles without a frame that is sealed with our keys
+    failed = 0
+    refused = 0
+
     def __init__(
         self, stick: "Stick", seals: "dict[bytes, Seal]", frame: bytearray,
         now_ms: "Callable[[], int]", after_frame: "Callable[[], None]", buf: bytearray,
@@ -54,14 +60,9 @@ class SealedVisit:
         self._after_frame = after_frame  # called after each frame, because a visit is long
         self.bundles_in = 0
         self.frames_in = 0
-        self.truncated = 0
-        self.unopened = 0  # bundles without a frame that is sealed with our keys
         self.bundles_out = 0
         self.frames_out = 0
-        self.failed = 0
-        self.refused = 0
         self.short = False  # the stick has no room for all messages to the last peer
-        self._room = NUMBER_MAX  # the longest bundle for the last peer, in bytes
         self._size = 0  # size of the last bundle, less the room that its answer needs
 
     def take_in(self, link: "BundleLink", peer_id: bytes) -> None:
@@ -133,20 +134,21 @@ class SealedVisit:
         OK with `short`: not everything fitted. If the stick has less room than it reports, the
         bundle is written again, limited to the size that was written before.
         """
-        self._room = NUMBER_MAX
+        size_max = NUMBER_MAX
         code = OK
         for _ in range(BUNDLES_MAX):
-            code = self._bundle(link, peer_id)
-            if code == E_CAPACITY and self._size > SPARE_SIZE and self._room == NUMBER_MAX:
-                self._room = self._size
-                code = self._bundle(link, peer_id)
+            code = self._bundle(link, peer_id, size_max)
+            if code == E_CAPACITY and self._size > SPARE_SIZE and size_max == NUMBER_MAX:
+                size_max = self._size
+                code = self._bundle(link, peer_id, size_max)
             if code != OK or not self.short or self._size < BUNDLE_SIZE_MAX // 2:
                 break  # everything is written, or the stick is full
-        self.failed += code != OK
+        if code != OK:
+            self.failed += 1
         return code
 
-    def _bundle(self, link: "BundleLink", peer_id: bytes) -> int:
-        """Write one bundle if anything is due; OK or a code."""
+    def _bundle(self, link: "BundleLink", peer_id: bytes, size_max: int) -> int:
+        """Write one bundle of at most `size_max` bytes if anything is due; OK or a code."""
         self._size = 0
         self.short = False
         seal = self._seals.get(peer_id)
@@ -168,7 +170,7 @@ class SealedVisit:
         limit = seal.room()
         frame = self._frame if len(self._frame) == limit else memoryview(self._frame)[:limit]
         writer = stick.writer(peer_id, number, link.bundle_in)
-        size = self._next(link, writer, frame)
+        size = self._next(link, writer, frame, size_max)
         is_new_log = seal.flags & ANEW and not 0 < newest == link.bundle_out
         if not (size or is_new_log or self.waits(peer_id)):
             return OK
@@ -179,7 +181,7 @@ class SealedVisit:
             code = self._put(writer, seal, self._frame, size, TYPE_DATA)
             link.sent(writer.last_wire_size)
             self._after_frame()
-            size = self._next(link, writer, frame)
+            size = self._next(link, writer, frame, size_max)
         if code == OK:
             put_u32(self._frame, 0, number)
             put_u32(self._frame, 4, link.bundle_in)
@@ -200,10 +202,11 @@ class SealedVisit:
         return code
 
     def _next(
-        self, link: "BundleLink", writer: "BundleWriter", frame: "bytearray | memoryview"
-    ) -> int:
+        self, link: "BundleLink", writer: "BundleWriter", frame: "bytearray | memoryview",
+        size_max: int,
+    ) -> int:  # fmt: skip
         """Return the size of the link's next frame, 0 if none is due or fits on the stick."""
-        room = min(writer.message_room, self._room - writer.size - SPARE_SIZE)
+        room = min(writer.message_room, size_max - writer.size - SPARE_SIZE)
         link.set_room(room if room > 0 else min(writer.room, 1))
         size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
         # After its last frame the link does not set `is_full` any more.

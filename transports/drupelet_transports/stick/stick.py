@@ -16,7 +16,6 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
 from drupelet_transports.stick.stick_files import (
-    SYNC,
     close_file,
     code_of,
     create,
@@ -26,7 +25,7 @@ from drupelet_transports.stick.stick_files import (
     put_bytes,
     remove,
     sync_file,
-    sync_folder,
+    sync_name,
 )
 
 TYPE_CHECKING = False
@@ -372,16 +371,17 @@ class BundleWriter:
             sync_file(file)
             file.close()
             path = self._path(False)
-            if self._is_taken(path):
+            stick = self._stick
+            is_known = stick.knows(self._receiver_id)
+            if self._number <= stick.known_newest if is_known else exists(path):
                 raise OSError(errno.EEXIST)
             os.rename(self._temporary, path)
-            if SYNC:
-                sync_folder("" if ON_BOARD else self._stick.folder(2))
+            sync_name(path)
         except OSError as error:
             return self._fail(error)
         self._file = None
         self._code = E_STORAGE  # a finished bundle accepts no more frames
-        self._stick.forget()
+        stick.forget()
         return OK
 
     def abandon(self) -> None:
@@ -392,12 +392,6 @@ class BundleWriter:
             remove(self._temporary)
         self._stick.forget()
         self._code = self._code or E_STORAGE
-
-    def _is_taken(self, path: str) -> bool:
-        stick = self._stick
-        if stick.knows(self._receiver_id):
-            return self._number <= stick.known_newest
-        return exists(path)
 
     def _fail(self, error: OSError) -> int:
         if self._code == OK:
@@ -437,7 +431,7 @@ class BundleWriter:
             folder = stick.folder(depth)
             if not make_folder(folder):
                 continue
-            sync_folder(folder[: folder.rfind("/")] or "/")
+            sync_name(folder)
             if depth == 0:
                 readme = create(folder + "/README.TXT")
                 try:

@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-# Whether file names can be made durable: fsync of folders on a host, `os.sync` on some boards.
-SYNC = not ON_BOARD or hasattr(os, "sync")
 _FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT: MicroPython's errno has no names for them
 
 
@@ -46,13 +44,13 @@ def sync_file(file: "BinaryIO") -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(path: str) -> None:
-    """Make the names in a folder durable, by fsync on a host, by `os.sync` on a board."""
+def sync_name(path: str) -> None:
+    """Make a new name durable: by fsync of its folder on a host, by `os.sync` on some boards."""
     if ON_BOARD:
-        if SYNC:
+        if hasattr(os, "sync"):
             os.sync()
         return
-    folder = os.open(path, os.O_RDONLY)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -55,7 +55,7 @@ class Session(Records):
         self._rivals = rivals
         rivals.append(self)
         link.own_codec = self
-        link.pace.begin_stream()
+        link.exchange.pace.begin_stream()
         link.exchange.forget_sends()  # all that is outstanding is due at once
         if nonce:
             self._opening += record(PRIORITY, nonce)

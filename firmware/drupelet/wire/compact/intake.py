@@ -92,7 +92,7 @@ class CompactReader(Contact):
         self._frame_generation = -1
         self._number = self._size = 0
         self._end = end
-        self._hint = exchange.link_number = 0
+        self._hint = 0
         self._ack_at = -1
         while at < end:
             start = at
@@ -256,11 +256,11 @@ class CompactReader(Contact):
             return E_PEER
         for _ in range(count):
             self.whole_id(exchange, frame, at, size)
-            exchange.link_number = self._number
+            exchange.core.link_number = self._number
             exchange.on_offer(self._slab, 0)
             at += size
             self._number += 1
-        exchange.link_number = 0
+        exchange.core.link_number = 0
         return at
 
     def _message(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
@@ -301,9 +301,9 @@ class CompactReader(Contact):
             core.unknown += 1
             return
         ids = core.members.group_ids
-        exchange.link_number = number
+        exchange.core.link_number = number
         exchange.on_message(ids, row * ID_SIZE, self._slab, STAMP_AT, frame, at, self._size)
-        exchange.link_number = 0
+        exchange.core.link_number = 0
 
     # --- contacts ---
 

@@ -133,9 +133,11 @@ class CompactEngine(CompactReader):
         while True:
             open_size = _SET_SIZE + size if count else 0
             # The next id may need a record of its own after the open set.
-            if limit - at - open_size < _WHOLE_SIZE or not self._take_id(exchange, kind):
+            if limit - at - open_size < _WHOLE_SIZE:
                 break
-            number = exchange.link_number
+            number = self._take_id(exchange, kind) - 1  # the peer's; 0: it gave none
+            if number < 0:
+                break
             fits = number and 0 <= number - origin < size * 8
             if count and not (fits and has_crossed == exchange.is_crossed_pass):
                 at = self._put_set(exchange, frame, at, kind, origin, first, last, count)
@@ -161,7 +163,7 @@ class CompactEngine(CompactReader):
             self._put_set(exchange, frame, at, kind, origin, first, last, count) if count else at
         )
 
-    def _take_id(self, exchange: "Exchange", kind: int) -> bool:
+    def _take_id(self, exchange: "Exchange", kind: int) -> int:
         if kind == ACK:
             return exchange.take_ack(self._slab, 0)
         return exchange.take_request(self._slab, 0, True)
@@ -254,7 +256,7 @@ class CompactEngine(CompactReader):
             index = self.index_of(exchange.message_group)
             if index < 0:
                 break
-            number = self.assign(exchange.message_row)
+            number = self.assign(exchange.core.message_row)
             total = self._base_size(number) + 1 + size
             total += 0 if self.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
@@ -301,7 +303,7 @@ class CompactEngine(CompactReader):
         at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
         copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
-        self._outbox.mark(exchange.message_row, INDEXED)
+        self._outbox.mark(exchange.core.message_row, INDEXED)
         exchange.put_message()
         exchange.count_record(True, MESSAGE, at + size - begin)
 
@@ -310,7 +312,7 @@ class CompactEngine(CompactReader):
         record_at = -1
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and exchange.take_offer(self._slab, 0):
-            row = exchange.message_row
+            row = exchange.core.message_row
             is_full = self.has(FULL) or outbox.find(self._slab, 0, PREFIX_SIZE) != row
             head = OFFER << 5 | (OFFER_FULL if is_full else 0)
             number = self.assign(row)
@@ -391,7 +393,7 @@ class CompactEngine(CompactReader):
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at
-        exchange.needs_barrier = True  # the sketch says what we hold
+        exchange.core.needs_barrier = True  # the sketch says what we hold
         frame[at] = EXTENDED << 5
         frame[at + 1] = EXTENDED_SKETCH
         # The size always takes two bytes: it was not known when the content was placed.

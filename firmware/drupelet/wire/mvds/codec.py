@@ -140,7 +140,7 @@ class MvdsCodec(Payload):
             elif oversize.reads_segments(exchange):
                 exchange.too_long()
             else:
-                oversize.pass_over(exchange, exchange.message_row)
+                oversize.pass_over(exchange, exchange.core.message_row)
         if self.at > at or not is_waiting:
             return self.at
         end = oversize.ask_into(exchange, frame)

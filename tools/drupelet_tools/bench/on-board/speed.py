@@ -50,8 +50,6 @@ class Engine:
         self.peer = real.peer
         self.visits = False
         self.interactive = True
-        self.link_number = 0
-        self.message_row = -1
         self.kind = 0
         self.left = 0
         self.seen = 0
@@ -61,30 +59,29 @@ class Engine:
     def __getattr__(self, name: str) -> "object":
         return getattr(self.real, name)
 
-    def _take(self, buf: "bytearray", at: int, kind: int) -> bool:
+    def _take(self, buf: "bytearray", at: int, kind: int) -> int:
         if self.kind != kind or not self.left:
-            return False
+            return 0
         self.left -= 1
-        self.message_row = self.left
-        self.link_number = self.messages.numbers[self.left]
+        self.core.message_row = self.left
         copy(buf, at, self.messages.ids, self.left * 32, 32)
-        return True
+        return 1 + self.messages.numbers[self.left]
 
-    def take_ack(self, buf: "bytearray", at: int) -> bool:
+    def take_ack(self, buf: "bytearray", at: int) -> int:
         """The next id, while this is what is encoded."""
         return self._take(buf, at, ACK)
 
-    def take_request(self, buf: "bytearray", at: int, prefixes: bool = False) -> bool:
+    def take_request(self, buf: "bytearray", at: int, prefixes: bool = False) -> int:
         """The same."""
         return self._take(buf, at, REQUEST)
 
     def take_offer(self, buf: "bytearray", at: int) -> bool:
         """The same."""
-        return self._take(buf, at, OFFER)
+        return self._take(buf, at, OFFER) > 0
 
     def next_message(self) -> bool:
         """The message that the store has loaded, again and again."""
-        self.message_row = self.left - 1
+        self.core.message_row = self.left - 1
         return self.kind == MESSAGE and self.left > 0
 
     def body_into(self, buf: "bytearray", at: int, offset: int, size: int) -> bool:

@@ -137,7 +137,7 @@ class SketchFuzz:
 
     def feed(self, buf, size):
         epochs = self.link.core.clocks.epochs
-        epochs[self.link.peer] = (self.link.epoch + 1) & 0xFFFF
+        epochs[self.link.peer] = (self.link.exchange.epoch + 1) & 0xFFFF
         taken = self.recovery.take(self.link.exchange, buf, 0, size)
         if not self.recovery.is_open():
             self.recovery.begin()

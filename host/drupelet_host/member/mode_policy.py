@@ -7,23 +7,37 @@ peer has already. It chooses the cheaper mode, with a margin. All numbers are sm
 are in 1/256.
 """
 
-from drupelet.base.compat import const
-from drupelet.base.limits import (
-    POLICY_EVENTS_MAX,
-    POLICY_EVENTS_MIN,
-    POLICY_STAY_EPOCHS,
-    POLICY_STAY_EPOCHS_MAX,
-)
+from drupelet import host_api
+from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE
+from drupelet.link.link import BATCH, INTERACTIVE, Link
+from drupelet.wire.profiles import PROFILE_COMPACT_1
 
-BATCH = const(0)
-INTERACTIVE = const(1)
-AUTO = const(2)
+AUTO = 2  # the mode of a link with a policy, beside BATCH and INTERACTIVE
+MODES = {"interactive": INTERACTIVE, "batch": BATCH, "auto": AUTO}
 
+# Counts are halved at this number, so that older events are forgotten.
+EVENTS_MAX = 64
+# With fewer events than this, a share is unknown.
+EVENTS_MIN = 8
+# Fewest epochs in a mode: one exchange takes three.
+STAY_EPOCHS = 8
+# Each change doubles that, up to this: modes of about the same cost do not alternate for ever.
+STAY_EPOCHS_MAX = 256
 # A line that loses more than three quarters of the frames is treated as if it lost three quarters:
-# loss dominates the cost of either mode, and m / s^2 stays a small int.
-_PASS_MIN = const(64)
+# loss dominates the cost of either mode.
+_PASS_MIN = 64
 # Round trips are in 1/16 epoch.
-_TRIP_SCALE = const(16)
+_TRIP_SCALE = 16
+
+
+def set_mode(link: Link, mode: int) -> None:
+    """Set BATCH, INTERACTIVE or AUTO, from the next frame on; a stick stays in BATCH."""
+    if mode != AUTO or link.visits:
+        link.set_mode(mode)
+        return
+    id_size = ID_PREFIX_SIZE if link.profile == PROFILE_COMPACT_1 else ID_SIZE
+    mode = INTERACTIVE if host_api.is_interactive(link) else BATCH
+    host_api.set_policy(link, Policy(mode, id_size, 0))
 
 
 class Policy:
@@ -47,9 +61,25 @@ class Policy:
         self._incoming = 0
         self._held = 0
         self._epochs = 0  # epochs in the present mode
-        self._stay = POLICY_STAY_EPOCHS  # epochs to stay in it at least
+        self._stay = STAY_EPOCHS  # epochs to stay in it at least
+        self._again = 0  # the last send: 0 the first one, 1 a repetition, -1 to a silent peer
 
     # --- events ---
+
+    def on_send(self, is_offer: bool, sends: int, is_heard: bool) -> None:
+        """Report a send that begins; the size of a MESSAGE follows in `on_written`.
+
+        `sends`: how often it or its offer had been sent before. `is_heard`: the peer was heard
+        since the last of these.
+        """
+        self._again = (1 if is_heard else -1) if sends else 0
+        if is_offer and self._again >= 0:
+            self.on_offered(self._again > 0)
+
+    def on_written(self, size: int) -> None:
+        """Report the record of the MESSAGE that was sent last; `size`: its bytes."""
+        if self._again >= 0:
+            self.on_sent(size, self._again > 0)
 
     def on_sent(self, size: int, again: bool) -> None:
         """Report a MESSAGE that was sent; `size`: bytes of the whole record.
@@ -79,27 +109,27 @@ class Policy:
             if epochs > 64:
                 epochs = 64
             self.trip += (epochs * _TRIP_SCALE - self.trip) >> 3
-        if self._acks >= POLICY_EVENTS_MAX:
+        if self._acks >= EVENTS_MAX:
             self._acks >>= 1
             self._requests >>= 1
 
     def on_requested(self) -> None:
         """Report that the peer requested a message that it was offered."""
-        if self._requests < POLICY_EVENTS_MAX:
+        if self._requests < EVENTS_MAX:
             self._requests += 1
 
     def on_incoming(self, held: bool) -> None:
         """Report a received MESSAGE or OFFER; `held`: we had that message already."""
         self._incoming += 1
         self._held += held
-        if self._incoming >= POLICY_EVENTS_MAX:
+        if self._incoming >= EVENTS_MAX:
             self._incoming >>= 1
             self._held >>= 1
 
     def _count_send(self, again: bool) -> None:
         self._sends += 1
         self._again += again
-        if self._sends >= POLICY_EVENTS_MAX:
+        if self._sends >= EVENTS_MAX:
             self._sends >>= 1
             self._again >>= 1
 
@@ -110,7 +140,7 @@ class Policy:
 
         A send is repeated unless both it and its answer get through, so that is the square root.
         """
-        if self._sends < POLICY_EVENTS_MIN:
+        if self._sends < EVENTS_MIN:
             return 256
         squared = ((self._sends - self._again) << 16) // self._sends
         root = 0
@@ -131,11 +161,11 @@ class Policy:
         """
         passes = self.pass_share()
         if self.mode == INTERACTIVE:
-            if self._acks < POLICY_EVENTS_MIN:
+            if self._acks < EVENTS_MIN:
                 return -1
             lacked = self._requests * passes // self._acks
             return 256 - lacked if lacked < 256 else 0
-        if self._incoming < POLICY_EVENTS_MIN:
+        if self._incoming < EVENTS_MIN:
             return -1
         held = self._held * 256 // self._incoming - (256 - passes)
         return held if held > 0 else 0
@@ -165,9 +195,9 @@ class Policy:
         if self._epochs < self._stay or not self.size:
             return self.mode
         if self._epochs >= 4 * self._stay:
-            self._stay = POLICY_STAY_EPOCHS
+            self._stay = STAY_EPOCHS
         held = self.held_share()
-        if held < 0 or self._sends < POLICY_EVENTS_MIN:
+        if held < 0 or self._sends < EVENTS_MIN:
             return self.mode
         passes = self.pass_share()
         batch = self.batch_cost(passes)
@@ -185,7 +215,7 @@ class Policy:
         self.changes += 1
         self._epochs = 0
         stay = self._stay * 2
-        self._stay = stay if stay < POLICY_STAY_EPOCHS_MAX else POLICY_STAY_EPOCHS_MAX
+        self._stay = stay if stay < STAY_EPOCHS_MAX else STAY_EPOCHS_MAX
         self._acks = self._requests = 0
         self._incoming = self._held = 0
 
