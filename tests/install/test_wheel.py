@@ -25,9 +25,6 @@ EXTRAS = ("", *extras.EXTRA_MODULES)
 # As du counts megabytes.
 BASE_BYTES_MAX = 45 << 20
 TIMEOUT_S = 300
-# Neither this tree nor this environment may help out. What is linked into an environment has its
-# bytecode where it lies, or each of them would compile all of it anew.
-NOT_KEPT = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
 # Every command of the program, as a list of words, and what its --help prints.
 ALL_HELPS = """
 import json, typer
@@ -121,7 +118,8 @@ class Installed:
         return self._run([str(self.folder / "bin" / "drupelet"), *words], False)
 
     def _run(self, command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
-        kept = {key: value for key, value in os.environ.items() if key not in NOT_KEPT}
+        # Neither this tree nor this environment may help out.
+        kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH",)}
         return subprocess.run(
             command, env=kept | {"PATH": f"{self.folder}/bin:/usr/bin:/bin"}, cwd=self.folder,
             capture_output=True, text=True, timeout=TIMEOUT_S, check=check,
