@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tiers import DURATIONS, SLOW_S, belongs, group_of, longest_first, recorded
+from tiers import DURATIONS, SLOW_S, SPARK, belongs, group_of, longest_first, recorded
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,7 +31,8 @@ def test_a_test_runs_in_its_tiers(is_long: bool, is_slow: bool, tiers: list[str]
     [
         ("tests/unit/test_pace.py::test_a[x-y]", "tests/unit/test_pace.py"),
         ("tests/test_docs.py::test_a", "tests/test_docs.py"),
-        ("tests/telemetry/test_job.py::test_a", "telemetry"),
+        ("tests/telemetry/test_job.py::test_a", SPARK),
+        ("tests/telemetry/test_packs.py::test_a[1]", "tests/telemetry/test_packs.py"),
         ("tests/pico/test_walk.py::test_a[uart]", "tests/pico/test_walk.py::test_a[uart]"),
         ("tests/board/hal/test_hal.py::test_a", "tests/board/hal/test_hal.py"),
     ],

@@ -7,8 +7,10 @@ by hand only: they repeat, over hours if need be, what a shorter test of the ful
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ for _tier, _count in EXAMPLES.items():
     settings.register_profile(
         _tier, max_examples=_count, deadline=None, print_blob=True, derandomize=_tier != "long"
     )
-# Rooms whose tests go to workers one by one, and rooms that go whole to one worker.
+# Rooms whose tests go to workers one by one, and what all those that need Spark are called.
 ALONE = ("pico", "m3")
-TOGETHER = ("telemetry",)
+SPARK = "spark"
+_SPARK_IS_NEEDED = re.compile(r"^def \w+\([^)]*\bspark\b", re.MULTILINE)
+ROOT = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,13 +67,21 @@ def belongs(test_id: str, is_long: bool, tier: str, slow: Iterable[str]) -> bool
 
 
 def group_of(test_id: str) -> str:
-    """What has to run on one worker: a file, whose fixtures are then made once, and whatever needs
-    Spark, which takes ten seconds to come up. Of the emulated chips each test is minutes long."""
+    """What has to run on one worker: a file, whose fixtures are then made once, and all files with
+    tests that need the session of Spark, which takes ten seconds to come up. Of the emulated chips
+    each test is minutes long."""
     path = test_id.partition("::")[0]
     room = path.split("/")[1] if path.count("/") > 1 else ""
     if room in ALONE:
         return test_id
-    return room if room in TOGETHER else path
+    return SPARK if _needs_spark(path) else path
+
+
+@cache
+def _needs_spark(path: str) -> bool:
+    """Whether a fixture or a test of a file is handed the session."""
+    file = ROOT / path
+    return file.is_file() and bool(_SPARK_IS_NEEDED.search(file.read_text("utf-8")))
 
 
 def longest_first(groups: list[str], seconds: list[float]) -> list[int]:

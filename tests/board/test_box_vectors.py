@@ -125,5 +125,5 @@ def test_a_file_of_the_ring_begins_as_drawn() -> None:
     store = FlashStore(files)
     assert store.spool.part_open(PART_BOX, b"composed", 0, 0) == 0
     assert files.names() == ["BOX0.PRT"]
-    assert bytes(files._data["BOX0.PRT"][:16]) == bytes.fromhex(drawn)
+    assert bytes(files.content("BOX0.PRT")[:16]) == bytes.fromhex(drawn)
     assert f"BOX{BOX_SLOTS - 1}.PRT`" in section("6.6")

@@ -13,7 +13,7 @@ from host.conftest import Home, wait_for
 from pico.board import BOARD, EPOCH_MS, HOST, allow, configuration, start_again
 
 # A wake takes the emulator about 6 s. DRUPELET_WAKES=100 is the long run (docs/boards.md).
-WAKES = int(os.environ.get("DRUPELET_WAKES", "6"))
+WAKES = int(os.environ.get("DRUPELET_WAKES", "4"))
 UART = "uart:1?tx=4&rx=5&baud=115200"
 PERIOD_MS = 60_000
 # Nobody is at the other end until all readings are taken: a wake listens for no longer than this.

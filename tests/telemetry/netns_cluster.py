@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyspark
 
+from drupelet_tools.telemetry.session import java_options
+
 START_S = 120
 _SPARK = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -104,6 +106,7 @@ class Cluster:
         environment = {
             **os.environ, "SPARK_LOCAL_IP": address, "SPARK_HOME": str(_SPARK),
             "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
         }  # fmt: skip
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(

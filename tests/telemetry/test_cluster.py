@@ -13,6 +13,7 @@ import pytest
 
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import job
+from drupelet_tools.telemetry.session import java_options
 from telemetry.lake_content import content
 from telemetry.netns_cluster import Cluster
 
@@ -43,21 +44,18 @@ def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python of the workers' machines: it has what we depend on, and nothing of ours."""
-    folder = tmp_path_factory.mktemp("python")
-    libraries = folder / "libraries"
-    libraries.mkdir()
-    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        if "drupelet" not in entry.name:
-            (libraries / entry.name).symlink_to(entry)
-    python = folder / "python"
+    python = tmp_path_factory.mktemp("python") / "python"
     plain = Path(sys.base_prefix) / "bin" / "python3"
+    # On PYTHONPATH the *.pth that leads to us counts for nothing. Modules of the place itself, not
+    # of a copy, are compiled already.
+    libraries = sysconfig.get_paths()["purelib"]
     python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {plain} "$@"\n')
     python.chmod(0o755)
     done = subprocess.run(
-        [python, "-c", "import pyarrow, numpy, drupelet_tools"],
+        [python, "-c", "import pyarrow, numpy, drupelet_tools.telemetry"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "No module named 'drupelet_tools'" in done.stderr
+    assert "No module named 'drupelet_tools.telemetry'" in done.stderr
     return python
 
 
@@ -78,7 +76,8 @@ def ingest(
 ) -> "subprocess.Popen[str]":
     settings = [
         f"spark.driver.host={cluster.driver_address}", f"spark.pyspark.python={python}",
-        "spark.executor.memory=512m", *conf,
+        "spark.executor.memory=512m", f"spark.driver.extraJavaOptions={java_options()}",
+        f"spark.executor.extraJavaOptions={java_options()}", *conf,
     ]  # fmt: skip
     words = [
         *(sys.executable, "-c", "from drupelet_tools.telemetry.command import app; app()"),

@@ -25,27 +25,39 @@ def packed(datas):
     return pack, places
 
 
-def ingest(folder, pack):
-    (folder / "a.dbxpack").write_bytes(pack)
-    counts = job.ingest([folder / "a.dbxpack"], folder / "lake", {}, None)
+def ingest(folder, packs):
+    """One ingest of packs, of which each has a boot of its own, from 1 on; of each the rows of
+    its segments, and what is in quarantine."""
+    files = [folder / f"{boot}.dbxpack" for boot in range(1, len(packs) + 1)]
+    for file, pack in zip(files, packs, strict=True):
+        file.write_bytes(pack)
+    job.ingest(files, folder / "lake", {}, None)
     state = lake.open_lake(folder / "lake")
-    return counts, state.read("segments").to_pylist(), state.read("quarantine").to_pylist()
+    rows, quarantined = state.read("segments").to_pylist(), state.read("quarantine").to_pylist()
+    return [
+        (
+            [row for row in rows if row["boot"] == boot],
+            [row for row in quarantined if row["file"] == str(file)],
+        )
+        for boot, file in enumerate(files, 1)
+    ]
 
 
-@pytest.mark.parametrize("bit", range(32))
 @pytest.mark.parametrize("hurt", [0, 1, 2, 7])
-def test_a_flipped_bit_of_a_length_costs_no_segment(tmp_path, hurt, bit):
-    datas = segments()
-    pack, places = packed(datas)
-    pack[places[hurt] - 4 + bit // 8] ^= 1 << bit % 8
-    _, rows, quarantined = ingest(tmp_path, pack)
-    assert [(row["number"], row["blocks"], row["blocks_bad"]) for row in rows] == [
-        (number, (len(data) - 32) // 512, 0) for number, data in enumerate(datas)
-    ]
-    bad = places[hurt] - 4
-    assert [(row["offset"], row["reason"]) for row in quarantined] == [
-        (bad, f"pack: bad length at {bad}")
-    ]
+def test_a_flipped_bit_of_a_length_costs_no_segment(tmp_path, hurt):
+    packs, bad = [], []
+    for bit in range(32):
+        pack, places = packed(segments(boot=bit + 1))
+        bad.append(places[hurt] - 4)
+        pack[bad[bit] + bit // 8] ^= 1 << bit % 8
+        packs.append(pack)
+    wanted = [(number, (len(data) - 32) // 512, 0) for number, data in enumerate(segments())]
+    for bit, (rows, quarantined) in enumerate(ingest(tmp_path, packs)):
+        found = [(row["number"], row["blocks"], row["blocks_bad"]) for row in rows]
+        assert found == wanted, bit
+        assert [(row["offset"], row["reason"]) for row in quarantined] == [
+            (bad[bit], f"pack: bad length at {bad[bit]}")
+        ], bit
 
 
 @pytest.mark.parametrize("hurt", range(7))
@@ -55,7 +67,7 @@ def test_a_length_that_spans_the_next_segment_costs_none(tmp_path, hurt):
     pack, places = packed(datas)
     span = len(datas[hurt]) + 4 + len(datas[hurt + 1])
     inputs.PACK_LENGTH.pack_into(pack, places[hurt] - 4, span)
-    _, rows, quarantined = ingest(tmp_path, pack)
+    ((rows, quarantined),) = ingest(tmp_path, [pack])
     assert [row["number"] for row in rows] == list(range(len(datas)))
     assert [row["reason"] for row in quarantined] == [f"pack: bad length at {places[hurt] - 4}"]
 
@@ -76,7 +88,7 @@ def test_what_is_intact_is_found_behind_any_damage(tmp_path, seed):
     headless = set(rng.sample(range(8), rng.randrange(3)))
     for hurt in headless:
         pack[places[hurt] + rng.choice((0, 12, 17, 30))] ^= 1 << rng.randrange(8)
-    _, rows, quarantined = ingest(tmp_path, pack)
+    ((rows, quarantined),) = ingest(tmp_path, [pack])
     blocks_good = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
     for number, data in enumerate(datas):
         if number not in headless and number not in lengths:
@@ -98,7 +110,7 @@ def test_bytes_that_are_lost_or_too_many_cost_the_segment_they_are_in(tmp_path, 
         pack[at:at] = rng.randbytes(rng.randrange(1, 9))
     else:
         del pack[at : at + rng.randrange(1, 9)]
-    _, rows, quarantined = ingest(tmp_path, pack)
+    ((rows, quarantined),) = ingest(tmp_path, [pack])
     blocks_good = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
     for number, data in enumerate(datas):
         # What is lost at a segment's end may reach into the next one's length and header.

@@ -76,8 +76,7 @@ def on_flash(files: RamFiles) -> list[int]:
     found = []
     for name in files.names():
         if name.startswith("BOX") or name.endswith(".BOD"):
-            size = files._sizes[name]
-            found += numbers_in(bytes(files._data[name][HEAD:size]))
+            found += numbers_in(bytes(files.content(name)[HEAD : files.size(name)]))
     return sorted(found)
 
 
@@ -209,13 +208,12 @@ def test_a_torn_block_costs_itself_alone() -> None:
     board = Board(files, shared=False)
     board.say(range(2 * EVENTS_PER_BLOCK))
     (name,) = ring(files)
-    whole = bytes(files._data[name][: files._sizes[name]])
+    whole = bytes(files.content(name)[: files.size(name)])
     for size in range(HEAD, len(whole), 7):
         found = numbers_in(whole[HEAD:size])
         blocks = max(0, (size - HEAD - BOX_HEADER_SIZE) // BLOCK_SIZE)
         assert found == list(range(blocks * EVENTS_PER_BLOCK))
-        files._sizes[name] = files._durable[name] = size
-        files._data[name] = bytearray(whole[:size])
+        files.hold(name, whole[:size])
         files.power_cut()
         again = Board(files)
         again.say(range(5000, 5000 + BLOCKS * EVENTS_PER_BLOCK))
@@ -224,8 +222,7 @@ def test_a_torn_block_costs_itself_alone() -> None:
         for other in list(files.names()):
             files.remove(other)
         files.power_cut()
-        files._data[name] = bytearray(whole)
-        files._sizes[name] = files._durable[name] = len(whole)
+        files.hold(name, whole)
 
 
 def test_the_order_of_the_ring_outlives_reboots() -> None:
@@ -271,7 +268,7 @@ def test_a_damaged_file_does_not_stop_the_ring() -> None:
     board = Board(files)
     board.say(range(EVENTS_PER_BLOCK))
     (name,) = ring(files)
-    files._data[name][PART_HEAD_SIZE] ^= 1  # its group is nobody's now
+    files.content(name)[PART_HEAD_SIZE] ^= 1  # its group is nobody's now
     files.power_cut()
     board = Board(files)
     board.say(range(1000, 1000 + BLOCKS * EVENTS_PER_BLOCK))
@@ -285,7 +282,7 @@ def test_a_copied_flash_is_read(tmp_path) -> None:  # type: ignore[no-untyped-de
     body = bytearray(2000)
     assert board.node.publish(board.readings, body, len(body), STAMP, 0) > 0
     for file in files.names():
-        (tmp_path / file).write_bytes(files._data[file][: files._sizes[file]])
+        (tmp_path / file).write_bytes(files.content(file)[: files.size(file)])
     (tmp_path / "BOX31.PRT").write_bytes(b"composed")
     listing = inputs.scan(inputs.find_files([tmp_path], tmp_path / "lake"))
     assert len(listing) == 10 and all(listing.ok)

@@ -177,10 +177,7 @@ def test_flash_survives_a_power_cut_at_every_byte() -> None:
     put(keeper, b"lost")
     tail = files.used - before
     for kept in range(tail + 1):
-        copied = RamFiles()
-        copied._data = {name: bytearray(data) for name, data in files._data.items()}
-        copied._sizes, copied._durable = dict(files._sizes), dict(files._durable)
-        copied.used = files.used
+        copied = files.copy()
         copied.power_cut(kept)
         again = flash(copied)
         assert all(find(again, b"kept%d" % number) for number in range(4))
@@ -225,8 +222,8 @@ def test_flash_with_a_bit_that_fell_over() -> None:
     keeper = flash(files)
     handles = [put(keeper, b"m%d" % number) for number in range(3)]
     keeper.barrier()
-    [name] = files._data
-    files._data[name][handles[1] % FILE_SIZE + 20] ^= 4
+    [name] = files.names()
+    files.content(name)[handles[1] % FILE_SIZE + 20] ^= 4
     assert keeper.load(handles[1]) == 0 and keeper.load(handles[2])
     again = flash_again(files, keeper)
     assert again.damaged == 1 and find(again, b"m0")
@@ -237,8 +234,8 @@ def test_a_length_with_bits_that_fell_over_is_no_index_error(at: int) -> None:
     files = RamFiles()
     keeper = flash(files)
     handle = put(keeper, b"m0")
-    [name] = files._data
-    files._data[name][handle % FILE_SIZE + 6 + at] ^= 0xF0
+    [name] = files.names()
+    files.content(name)[handle % FILE_SIZE + 6 + at] ^= 0xF0
     assert find(keeper, b"m0") == 0 and not keeper.names_into(handle, bytearray(NAMES_SIZE))
     for number in range(90):
         assert put(keeper, b"n%02d" % number) > 0

@@ -198,8 +198,8 @@ def test_flash_files_of_version_1_are_read() -> None:
     BLOOM.key_into(key, 0, b"old", 0, 3)
     keeper.put(key, len(frame), False)
     keeper.barrier()
-    [name] = files._data
-    head = files._data[name]
+    [name] = files.names()
+    head = files.content(name)
     head[4] = 1
     crc32_into(head, 16, head, 0, 16, True)
     made = open_channel(CHANNEL, b"ann", flash(files), lambda: 7)
@@ -234,10 +234,7 @@ def test_a_mark_is_cut_anywhere() -> None:
     tail = files.used - before
     assert tail == 10
     for kept in range(tail + 1):
-        copied = RamFiles()
-        copied._data = {name: bytearray(data) for name, data in files._data.items()}
-        copied._sizes, copied._durable = dict(files._sizes), dict(files._durable)
-        copied.used = files.used
+        copied = files.copy()
         copied.power_cut(kept)
         keeper = FlashKeeper(copied, BLOOM, 512, 64, 1024, 4)
         assert keeper.open() == (0 < kept < tail)
@@ -251,7 +248,7 @@ def test_no_room_for_a_mark_harms_nothing() -> None:
     files = RamFiles()
     world = World(lambda _: flash(files))
     world.hear(wire(b"m2", causal=(b"m1",), lamport=START_MS + 2))
-    files._capacity = files.used
+    files.capacity = files.used
     world.wait(120_000)
     assert world.log == [b"m2"] and world.events == [(EVENT_GAP, b"m2")]
 

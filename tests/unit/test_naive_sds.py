@@ -115,7 +115,7 @@ def test_a_naive_participant_that_acknowledges_early(dialect: str, seed: int) ->
 
 
 @dialects
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_two_of_each(dialect: str, seed: int) -> None:
     Room(dialect, 2, 2, 0.25, seed + 10).run(40_000)
 

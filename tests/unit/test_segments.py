@@ -215,7 +215,8 @@ def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
     give(net, "A", "B", frames(net, "A", "B")[:6])
     b.store.barrier()
     b.files.power_cut()
-    (torn,) = (data for data in b.files._data.values() if 4096 <= len(data) < 9_000)
+    (name,) = (name for name in b.files.names() if 4096 <= b.files.size(name) < 9_000)
+    torn = b.files.content(name)
     assert torn.count(a.log()[2]) == 1
     torn[torn.index(a.log()[2])] ^= 1
     b.start()

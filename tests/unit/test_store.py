@@ -243,13 +243,13 @@ def test_any_damaged_byte_costs_the_record_that_it_hit() -> None:
     store.save(b"state", 5)
     store.barrier()
     last = handles[20] % 1024
-    pristine = {name: bytes(files._data[name]) for name in files.names()}
+    pristine = {name: bytes(files.content(name)) for name in files.names()}
     assert len(pristine) == 4
     for name, content in pristine.items():
         for at in range(0, len(content), 7):
             files.power_cut()
-            files._data[name] = bytearray(content)
-            files._data[name][at] ^= 0x41
+            files.hold(name, content)
+            files.content(name)[at] ^= 0x41
             store = FlashStore(files, **options)
             assert store.open() == 1 == store.damaged
             for number, handle in handles.items():
@@ -264,8 +264,7 @@ def test_any_damaged_byte_costs_the_record_that_it_hit() -> None:
             store = FlashStore(files, **options)
             assert store.open() <= 1 and store.find(message_id(500), 0) == new
             for other, whole in pristine.items():
-                files._data[other] = bytearray(whole)
-                files._sizes[other] = files._durable[other] = len(whole)
+                files.hold(other, whole)
             files.power_cut()
             for made in set(files.names()) - set(pristine):
                 files.remove(made)
@@ -537,7 +536,7 @@ def test_the_drawn_bytes() -> None:
     assert store.entomb(4096 + 16, b"", 0) == OK
     assert store.save(b"wake", 4) == OK
     head = sealed(b"part key".hex() + "2c00 0000")
-    assert bytes(files._data["B0000001.BOD"]) == head + content
+    assert bytes(files.content("B0000001.BOD")) == head + content
     assert store.member(1, ids[4], 0, 32) == 1
     assert store.put(1, 2, ids[5], 0, ts, 0, b"", 0, 0, STATE_PRIVATE) == 4096 + 308
     assert store.open_up(4096 + 308) == OK
@@ -548,7 +547,7 @@ def test_the_drawn_bytes() -> None:
     assert store.dismiss(1, 1) == OK
     one, two, three, four, five, six, seven = (i.hex() for i in ids[1:])
     stamp = ts.hex()
-    assert bytes(files._data["S0000001.LOG"]) == (
+    assert bytes(files.content("S0000001.LOG")) == (
         sealed("1000 81 04 4452504c 0100 0000")
         + sealed(f"3c00 04 01 02 00 0400 00000000 {stamp} {one} 626f6479")
         + sealed(f"3800 06 01 02 00 0000 00000000 {stamp} {two}")
@@ -562,7 +561,7 @@ def test_the_drawn_bytes() -> None:
         + sealed(f"3800 04 01 02 01 0000 00000000 {stamp} {seven}")
         + sealed(f"3c00 08 01 02 01 0000 3d120000 {stamp} {seven} 00000000")
     )
-    assert bytes(files._data["S0000001.MET"]) == (
+    assert bytes(files.content("S0000001.MET")) == (
         sealed("1000 81 04 4452504c 0100 0000")
         + sealed("0800 02 00")
         + sealed("1500 03 02 01 00000000 00000000 a1b2c3d4")

@@ -131,9 +131,8 @@ def damaged_copy(files: RamFiles, name: str, at: int, junk: bytes) -> FlashStore
     """The store over a copy of the flash with `junk` in one place, opened."""
     copied = RamFiles()
     for other in files.names():
-        copied._data[other] = bytearray(files._data[other])
-        copied._sizes[other] = copied._durable[other] = files._sizes[other]
-    copied._data[name][at : at + len(junk)] = junk
+        copied.hold(other, files.content(other))
+    copied.content(name)[at : at + len(junk)] = junk
     store = FlashStore(copied, salt=SALT)
     assert store.open() >= 0
     return store
@@ -223,7 +222,7 @@ def test_a_whole_store_of_noise_opens_and_works() -> None:
     files, _, places = filled(40)
     for name in list(files.names()):
         if name.endswith((".LOG", ".MET")):
-            files._data[name][:] = random.Random(name).randbytes(len(files._data[name]))
+            files.content(name)[:] = random.Random(name).randbytes(files.size(name))
     files.power_cut()
     store = FlashStore(files, salt=SALT)
     assert store.open() >= 1 and log_of(store) == []
@@ -240,10 +239,9 @@ def test_flipped_bits_cost_the_records_that_they_hit(flips: int) -> None:
         at = [rng.randrange(16, files.size(name)) for _ in range(flips)]
         copied = RamFiles()
         for other in files.names():
-            copied._data[other] = bytearray(files._data[other])
-            copied._sizes[other] = copied._durable[other] = files._sizes[other]
+            copied.hold(other, files.content(other))
         for place in at:
-            copied._data[name][place] ^= 1 << rng.randrange(8)
+            copied.content(name)[place] ^= 1 << rng.randrange(8)
         store = FlashStore(copied, salt=SALT)
         assert store.open() >= 1
         base = int(name[1:8]) * 4096
@@ -262,7 +260,7 @@ def test_a_number_whose_owner_is_lost_is_nobody_elses() -> None:
     store.barrier()
     put(store, 2, group=1)
     store.barrier()
-    files._data["S0000001.MET"][16 + 8 + 2 * 49 + 20] ^= 1
+    files.content("S0000001.MET")[16 + 8 + 2 * 49 + 20] ^= 1
     files.power_cut()
     store = FlashStore(files)
     assert store.open() == 1
@@ -293,7 +291,7 @@ def test_a_body_is_never_taken_for_our_records(salt: int) -> None:
     store.barrier()
     last = put(store, 3)
     store.barrier()
-    files._data["S0000001.LOG"][hit - 4096] ^= 0x10
+    files.content("S0000001.LOG")[hit - 4096] ^= 0x10
     files.power_cut()
     store = FlashStore(files)
     assert store.open() >= 1
@@ -323,8 +321,8 @@ def test_what_was_not_flushed_is_not_there_without_what_came_before() -> None:
     sure = put(store, 1)
     store.barrier()
     lost, later = put(store, 2), put(store, 3)
-    files._durable["S0000001.LOG"] = files._sizes["S0000001.LOG"]
-    files._data["S0000001.LOG"][lost - 4096 : lost - 4096 + 64] = bytes(64)
+    files.hold("S0000001.LOG", files.content("S0000001.LOG"))
+    files.content("S0000001.LOG")[lost - 4096 : lost - 4096 + 64] = bytes(64)
     files.power_cut()
     for damaged in (1, 0):
         store = FlashStore(files)

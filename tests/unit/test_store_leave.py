@@ -446,7 +446,7 @@ def test_the_number_of_a_body_file_is_not_given_again() -> None:
 
 
 def with_version(files: RamFiles, version: int) -> None:
-    data = files._data["S0000001.LOG"]
+    data = files.content("S0000001.LOG")
     data[3] = version
     data[12:16] = zlib.crc32(data[:12]).to_bytes(4, "little")
 
@@ -471,7 +471,7 @@ def test_an_older_log_is_read_and_nothing_new_is_put_behind_it(version: int) -> 
 def test_a_log_of_a_later_version_is_not_read(version: int) -> None:
     files = RamFiles()
     put(reboot(files), 1)
-    files._durable["S0000001.LOG"] = files._sizes["S0000001.LOG"]
+    files.hold("S0000001.LOG", files.content("S0000001.LOG"))
     with_version(files, version)
     files.power_cut()
     store = FlashStore(files)

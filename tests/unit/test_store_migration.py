@@ -46,10 +46,7 @@ def flashed() -> CutFiles:
     """The flash as the old firmware left it, all of it durable."""
     files = CutFiles()
     for name, packed in image()["files"].items():
-        data = bytearray(zlib.decompress(base64.b85decode(packed)))
-        files._data[name] = data
-        files._sizes[name] = files._durable[name] = len(data)
-        files.used += len(data)
+        files.hold(name, zlib.decompress(base64.b85decode(packed)))
     return files
 
 
@@ -116,7 +113,8 @@ def test_the_image_is_rich() -> None:
     assert states == {1, 2, 3, 4, 5, 8}, "each state that a board knows"
     assert len(image()["kept"]) == 1 and len(image()["pending"]) == 2
     assert min(image()["log"]) // 1024 > 1, "it has rotated"
-    heads = [bytes(data[3:4]) for name, data in flashed()._data.items() if name.endswith(".LOG")]
+    files = flashed()
+    heads = [bytes(files.content(name)[3:4]) for name in files.names() if name.endswith(".LOG")]
     assert b"\xc3" in heads, "an append that had failed reached the flash"
 
 
@@ -214,8 +212,9 @@ def test_a_flash_that_refuses_is_left_as_it_was(code: int) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_versions_before_that_are_taken_over_too(version: int) -> None:
     files = flashed()
-    for name, data in files._data.items():
+    for name in files.names():
         if name.endswith(".LOG"):
+            data = files.content(name)
             data[3] = data[3] & 0xC0 | version
             data[12:16] = zlib.crc32(data[:12]).to_bytes(4, "little")
     check(booted(files))

@@ -86,6 +86,24 @@ class RamFiles(Files):
         self._open: "list[str]" = [""] * FILES_OPEN_MAX
         self._appends = bytearray(FILES_OPEN_MAX)  # 1: open for appending
 
+    def content(self, name: str) -> bytearray:
+        """The bytes of a file, not a copy: a test that changes them damages the flash."""
+        return self._data[name]
+
+    def hold(self, name: str, data: "bytes | bytearray") -> None:
+        """Have a file with this content, all of it flushed. Not for files of a `file_size`."""
+        self.used += len(data) - self._sizes.get(name, 0)
+        self._data[name] = bytearray(data)
+        self._sizes[name] = self._durable[name] = len(data)
+
+    def copy(self) -> "RamFiles":
+        """Files that hold the same, and of which the same is flushed; none is open."""
+        copied = RamFiles(self.capacity)
+        for name in self._data:
+            copied.hold(name, self._data[name][: self._sizes[name]])
+            copied._durable[name] = self._durable[name]
+        return copied
+
     def names(self) -> "list[str]":
         return list(self._data)
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,9 @@ CLUSTER_START_TIMEOUT_S = 500
 LOCAL_CLUSTER = "local-cluster"
 STOP_TIMEOUT_S = 10
 FOLDER_PREFIX = "drupelet-spark-"
+# Without C2, which would not pay within seconds.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+JAVA_CLASSES = Path(sys.prefix) / "share/drupelet/spark.jsa"  # see java_classes.py
 
 # Lines of the JVM's that name what went wrong; it also says that its log level is "ERROR".
 _TELLING = re.compile(r"ERROR \w|Exception|Error:")
@@ -104,13 +108,17 @@ def cluster_of(master: str, settings: list[str]) -> Cluster:
     return Cluster(master, tuple(conf))
 
 
+def java_options() -> str:
+    """Of a JVM that lives for seconds."""
+    shared = [f"-XX:SharedArchiveFile={JAVA_CLASSES}"] if JAVA_CLASSES.is_file() else []
+    return " ".join([JAVA_OPTIONS, *shared])
+
+
 def configuration(folder: Path, cluster: Cluster) -> SparkConf:
     """What the session is started with; `folder` goes when it ends."""
     (folder / "log4j2.properties").write_text(LOG4J, "utf-8")
     java = [
-        "-XX:TieredStopAtLevel=1",  # sessions live for seconds: C2 would not pay
-        "-XX:+UseSerialGC",
-        "-XX:-UsePerfData",
+        java_options(),
         f"-Djava.io.tmpdir={folder}",
         f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
     ]
@@ -159,10 +167,11 @@ class Session:
             raise TelemetryError(f"Spark did not start within {timeout_s:.0f} s")
         return self._spark
 
-    def stop(self, graceful: bool = True) -> None:
+    def stop(self, graceful: bool = True, exit_s: float = 0) -> None:
         """End the JVM and remove its folders; may be called at any time, repeatedly.
 
-        Bounded: at most STOP_TIMEOUT_S twice, and under 2 s if not `graceful` (Ctrl-C).
+        Bounded: at most STOP_TIMEOUT_S twice, and under 2 s if not `graceful` (Ctrl-C). exit_s:
+        how long the JVM may take to exit by itself, on top of that.
         """
         self._stopping.set()
         # A JVM that is ended while it is asked to stop is nothing to tell of.
@@ -173,7 +182,7 @@ class Session:
             ending.start()
             ending.join(STOP_TIMEOUT_S)
         self._spark = None
-        self._end_process()
+        self._end_process(exit_s)
         # With the JVM gone, whatever the starting thread waits for fails at once.
         self._thread.join(STOP_TIMEOUT_S if graceful else 1)
         _forget_gateway()
@@ -181,14 +190,16 @@ class Session:
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
 
-    def _end_process(self) -> None:
+    def _end_process(self, exit_s: float) -> None:
         process = self._process
         if process is None:
             return
-        process.kill()  # it holds nothing that has to be saved
-        process.wait(STOP_TIMEOUT_S)
         if process.stdin is not None:
             process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(exit_s)
+        process.kill()  # it holds nothing that has to be saved
+        process.wait(STOP_TIMEOUT_S)
 
     def _start(self) -> None:
         try:
