@@ -421,7 +421,7 @@ def test_wakes_are_no_crashes_and_watchdogs_are(tmp_path):
     assert told["deep_sleep_wakeup_count"] == 3
     assert told["operational_hours"] == 70
     assert told["operational_crashfree_hours"] == 67
-    assert ["was started 2 times by its watchdog"] == [
+    assert ["restarted 2 times by its watchdog"] == [
         line["problem"] for line in found["attention"] if line["kind"] == "watchdog"
     ]
     page = report.render(found)

@@ -81,7 +81,7 @@ def test_resets_losses_and_clocks_say_when_they_began(tmp_path):
              if row["since_ms"] is not None}  # fmt: skip
     assert began == {"watchdog": 1, "restarts": 2, "refused": 2, "errors": 3, "events lost": 4,
                      "memory": 2, "clock jumps": 4, "away": 1 / 24}  # fmt: skip
-    assert kinds["restarts"]["problem"] == "was started anew 3 times by its power or reset"
+    assert kinds["restarts"]["problem"] == "restarted 3 times after a power loss or a reset"
     assert kinds["watchdog"]["severity"] == "warning"
     assert all(row["remedy"] for row in kinds.values())
 

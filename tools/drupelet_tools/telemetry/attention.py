@@ -265,7 +265,7 @@ def _power(device: Row) -> list[Problem]:
     if both is not None and not both["agree"] and not life["assumed"]:
         measured, modelled = both["measured_days"], both["modelled_days"]
         text = f"battery life measured {measured:.0f} days, modelled {modelled:.0f}"
-        text += ": the tables do not fit this device"
+        text += ": the currents or the battery assumed for it are not its own"
         weight = abs(math.log(max(both["ratio"], 1e-9)))
         problems.append(Problem(NOTICE, "misfit", weight, text))
     return problems
@@ -284,11 +284,11 @@ def _resets(device: Row) -> list[Problem]:
     problems = []
     barked = causes.count(codes.RESET_WATCHDOG)
     if barked:
-        text = f"was started {barked:,} times by its watchdog"
+        text = f"restarted {barked:,} times by its watchdog"
         problems.append(Problem(WARNING, "watchdog", barked, text, since["watchdog"]))
     again = sum(cause in codes.RESTARTS for cause in causes[1:])
     if again >= RESTARTS_MIN:
-        text = f"was started anew {again:,} times by its power or reset"
+        text = f"restarted {again:,} times after a power loss or a reset"
         problems.append(Problem(NOTICE, "restarts", again, text, since["restarts"]))
     return problems
 

@@ -86,7 +86,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
 
 def _summary(all_figures: Figures) -> Table:
     unit, unit_ms = wait_unit(all_figures["fleet"]["latency"])
-    heads = ["Device", "<Carrier", "Delivered / expected", "Repeats stopped",
+    heads = ["Device", "<Carrier", "Delivered / expected", "Duplicates dropped",
              "Bytes per message (B)", "Overhead per message (B)", "Multiplier by records",
              "Multiplier by bytes", "Charge, modelled (mAh)", "Charge per day, modelled (mAh)",
              "Charge per delivered kB (mAh)", f"Latency p50 ({unit})",

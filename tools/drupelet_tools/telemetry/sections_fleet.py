@@ -220,7 +220,7 @@ def delivery_tiles(all_figures: Figures) -> list[Tile]:
         (f"Delivered{expected}", delivered(fleet), ""),
         ("Latency p50 / p90", both if wait["timed"] else DASH, unit),
         ("Undelivered", number(undelivered(all_figures)), "message copies"),
-        ("Repeats stopped", number(fleet["duplicates"]), ""),
+        ("Duplicates dropped", number(fleet["duplicates"]), ""),
     ])  # fmt: skip
 
 
