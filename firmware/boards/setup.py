@@ -9,13 +9,13 @@ import sys
 
 from boards.device import Device
 from boards.files import BoardFiles
-from drupelet import firmware_set
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import (
     CODE_BOOT,
     CODE_DESCRIPTOR,
-    FIRMWARE_VERSION,
     RESET_WATCHDOG,
+    VERSION_HIGH,
+    VERSION_LOW,
 )
 from drupelet.base.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from drupelet.link.link import Link
 
 _BODY_FILES = 24  # most long bodies kept at a time
+firmware_set = 0  # its number in sets.toml, put here by its build; 0: no set, as in a clone
 _BOX_BLOCKS = 7  # a segment, with its headers, fills one block of LittleFS, 4 KiB
 _WALL_UNCERTAINTY = 1  # of the machine's own clock, in units of 10 ms
 
@@ -214,10 +215,10 @@ class Setup:
             box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
         box.log(now_ms, CODE_BOOT, self.port.reset_cause(), box.boot, 0, 0)
         limit = config.get("heap_limit", 0) or gc.mem_alloc() + gc.mem_free()
-        for field, value in ((1, limit), (2, config["epoch_ms"]), (4, FIRMWARE_VERSION)):
-            box.log(now_ms, CODE_DESCRIPTOR, field, 0, value >> 16, value & 0xFFFF)
-        for field, value in ((3, self.port.board), (5, firmware_set)):
-            box.log(now_ms, CODE_DESCRIPTOR, field, value, 0, 0)
+        for row, value in ((1, limit), (2, config["epoch_ms"])):
+            box.log(now_ms, CODE_DESCRIPTOR, row, 0, value >> 16, value & 0xFFFF)
+        box.log(now_ms, CODE_DESCRIPTOR, 3, self.port.board, 0, 0)
+        box.log(now_ms, CODE_DESCRIPTOR, 4, firmware_set, VERSION_HIGH, VERSION_LOW)
 
     def _make_device(self) -> Device:
         config = self.config

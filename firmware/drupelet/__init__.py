@@ -5,5 +5,3 @@ The same files run on CPython and on MicroPython boards. `drupelet.node` ties th
 """
 
 __version__ = "0.1.0"
-# The number of the firmware set in sets.toml, written here by its build; 0: no set, as in a clone.
-firmware_set = 0

@@ -54,8 +54,7 @@ def boot_log(device, boot, hours, wall_ms=WALL_MS, cause=1):
     """A boot that wakes, sends, sleeps, and writes its counters every half an hour."""
     at = (PUMP, WELL, SPARE).index(device)
     events = [(0, box.BOOT, cause, boot, 0), (0, box.DESCRIPTOR, 1, 0, 131_072),
-              (0, box.DESCRIPTOR, 3, 1, 0), (0, box.DESCRIPTOR, 4, 0, 1 << 16),
-              (0, box.DESCRIPTOR, 5, 2, 0)]  # fmt: skip
+              (0, box.DESCRIPTOR, 3, 1, 0), (0, box.DESCRIPTOR, 4, 2, 1 << 16)]  # fmt: skip
     for half in range(1, 2 * hours + 1):
         now = half * HOUR_MS // 2
         if half % 12 == 1:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import drupelet
-from drupelet.base.events import FIRMWARE_VERSION
+from drupelet.base.events import VERSION_HIGH, VERSION_LOW
 from drupelet_host.home.toml_table import ConfigError
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
@@ -63,9 +63,9 @@ def test_sets_keep_their_code_lines(name: str, arch: str) -> None:
 def test_a_set_has_its_number_and_the_versions(name: str) -> None:
     """What a board says of itself is what was built, and what the lake's reader calls it."""
     number = sets.table()["sets"][name]["number"]
-    assert f"\nfirmware_set = {number}\n" in texts(Choice(name), "x86")["drupelet"]
+    assert f"\nfirmware_set = {number}  " in texts(Choice(name), "x86")["boards.setup"]
     assert codes.FIRMWARE_SETS[number] == name
-    assert codes.version_text(FIRMWARE_VERSION) == drupelet.__version__
+    assert codes.version_text(VERSION_HIGH << 16 | VERSION_LOW) == drupelet.__version__
 
 
 def test_what_is_a_code_line() -> None:
@@ -115,7 +115,7 @@ def test_the_full_set_has_every_profile_and_carrier_and_every_name() -> None:
         for modules in sets.table()[kind].values():
             assert modules.keys() <= found.keys()
     for name, text in sets._folded("unix").items():
-        if name in found and name != "drupelet":  # which has the set's number
+        if name in found and name != "boards.setup":  # which has the set's number
             assert found[name] == text
 
 

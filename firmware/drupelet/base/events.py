@@ -16,12 +16,13 @@ CODE_HEAP_LOW = const(30)  # c: lowest free bytes
 CODE_BATTERY = const(31)  # b: mV
 CODE_BOOT = const(32)  # a: reset cause, b: boot number
 CODE_ERROR = const(33)  # a: error code index, b: detail
-# a: field; 1 heap limit, 2 epoch_ms and 4 firmware version in c, 3 board kind and 5 set in b
+# a: field; c: 1 heap limit, 2 epoch_ms, 4 firmware version; b: 3 board kind, 4 firmware set
 CODE_DESCRIPTOR = const(34)
 CODE_COUNTER = const(40)  # a: counter, b: its bits 32..47, c: its bits 0..31
 
-# `drupelet.__version__` as a number: major u8, minor u8, patch u16 from the highest bits down.
-FIRMWARE_VERSION = const(0x00010000)
+# `drupelet.__version__` as c has it: major u8 and minor u8, then patch u16.
+VERSION_HIGH = const(0x0001)
+VERSION_LOW = const(0x0000)
 
 # Reset causes, as MicroPython's `machine` numbers them on an ESP32; 0 is not known.
 RESET_POWER_ON = const(1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from drupelet import host_api
 from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
-from drupelet.base.events import FIRMWARE_VERSION
+from drupelet.base.events import VERSION_HIGH, VERSION_LOW
 from drupelet.base.limits import BODY_SIZE_MAX, GONE_HANDLE
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
 from drupelet.link.stick_visit import BundleLink
@@ -207,9 +207,9 @@ class Member:
         self._tell_time(now_ms)
         box.log(now_ms, _CODE_BOOT, 0, self.boot, 0, 0)
         box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_BOARD, _BOARD_HOST, 0, 0)
-        fields = {_FIELD_EPOCH_MS: self.config.epoch_ms, _FIELD_VERSION: FIRMWARE_VERSION}
-        for field, value in fields.items():
-            box.log(now_ms, _CODE_DESCRIPTOR, field, 0, value >> 16, value & 0xFFFF)
+        epoch_ms = self.config.epoch_ms
+        box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_EPOCH_MS, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
+        box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_VERSION, 0, VERSION_HIGH, VERSION_LOW)
         box.state(now_ms, _STATE_IDLE)
 
     def _tell_time(self, now_ms: int) -> None:

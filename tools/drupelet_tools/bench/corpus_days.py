@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.base.events import FIRMWARE_VERSION
+from drupelet.base.events import VERSION_HIGH, VERSION_LOW
 from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -128,7 +128,7 @@ def _first(day: Ints) -> list[_Column]:
     return [
         (0, np.where(boots, codes.BOOT, codes.HEAP_LOW), boots, boots, np.where(boots, 0, 41_000)),
         (0, code, 3 * boots, boots, np.where(boots, 0, 41_000)),
-        (0, code, 4 * boots, 0, np.where(boots, FIRMWARE_VERSION, 41_000)),
+        (0, code, 4 * boots, 0, np.where(boots, VERSION_HIGH << 16 | VERSION_LOW, 41_000)),
     ]
 
 

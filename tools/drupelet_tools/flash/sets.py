@@ -38,7 +38,7 @@ from drupelet_tools.flash.shorten import shorten, shorten_parameters
 
 TABLE = Path(__file__).with_name("sets.toml")
 _DIGEST_DIGITS = 32
-_NO_SET = "firmware_set = 0"  # in the package's own module
+_SETUP, _NO_SET = "boards.setup", "firmware_set = 0"  # which tells the black box what was built
 _LAYOUT = (
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,
@@ -203,7 +203,8 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
             break
         chosen = smaller
     _check_lazy(choice, chosen, row)
-    chosen["drupelet"] = chosen["drupelet"].replace(_NO_SET, f"firmware_set = {row['number']}")
+    if _SETUP in chosen:
+        chosen[_SETUP] = chosen[_SETUP].replace(_NO_SET, f"firmware_set = {row['number']}")
     return chosen
 
 

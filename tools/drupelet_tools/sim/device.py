@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from drupelet import host_api
 from drupelet.base.errors import OK
-from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR, FIRMWARE_VERSION
+from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR, VERSION_HIGH, VERSION_LOW
 from drupelet.base.limits import WAKE_STATE_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.duty.snapshot import Snapshot
@@ -537,8 +537,8 @@ class SimNode:
         wall_ms = self.wall_ms + self.world.now_ms
         box.wall(now_ms, (wall_ms & 0xFFFFFFFFFFFF).to_bytes(6, "little"), 1)
         box.log(now_ms, CODE_BOOT, 0, boot, 0, 0)
-        for field, value in ((2, self.world.save_ms), (4, FIRMWARE_VERSION)):
-            box.log(now_ms, CODE_DESCRIPTOR, field, 0, value >> 16, value & 0xFFFF)
+        box.log(now_ms, CODE_DESCRIPTOR, 2, 0, 0, self.world.save_ms & 0xFFFF)
+        box.log(now_ms, CODE_DESCRIPTOR, 4, 0, VERSION_HIGH, VERSION_LOW)
         box.log(now_ms, CODE_DESCRIPTOR, 3, _BOARD_ESP32, 0, 0)
 
     # --- power ---

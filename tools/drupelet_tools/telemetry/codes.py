@@ -96,10 +96,11 @@ BOARD_KINDS = {
     1: "esp32", 2: "pico-w", 3: "host", 4: "rp2040", 5: "board", 6: "board", 7: "board",
     9: "host",
 }  # fmt: skip
-DESCRIPTOR_FIELDS = {
-    1: "heap_limit", 2: "epoch_ms", 3: "board_kind", 4: "firmware", 5: "firmware_set",
-}  # fmt: skip
-FIELDS_IN_B = (3, 5)  # the others are in c
+DESCRIPTOR_FIELDS = {1: "heap_limit", 2: "epoch_ms", 3: "board_kind", 4: "firmware"}
+FIELD_IN_B = 3  # the others are in c
+FIELD_FIRMWARE = 4  # has the set in b
+# Places in the lists that pieces keep of them; the set has one behind the fields.
+DESCRIPTORS = {**DESCRIPTOR_FIELDS, 5: "firmware_set"}
 FIRMWARE_SETS = {1: "micro", 2: "small", 3: "full"}  # their numbers in sets.toml
 
 

@@ -285,7 +285,7 @@ def _health(boots: Boots, counters: Ints) -> Columns:
     found["battery_first_mv"] = _first(row, partials.battery_first_mv, count)
     found["battery_last_mv"] = _last(row, partials.battery_last_mv, count)
     found["battery_low_mv"] = _low(row, partials.battery_low_mv, count)
-    for index, name in codes.DESCRIPTOR_FIELDS.items():
+    for index, name in codes.DESCRIPTORS.items():
         found[name] = _last(row, partials.descriptors[:, index], count)
     found["firmware"] = _texts(found["firmware"], codes.version_text)
     found["firmware_set"] = _texts(found["firmware_set"], codes.set_name)

@@ -31,7 +31,7 @@ from drupelet_tools.telemetry.hour_bins import Bins, Readings, Samples, bins_of
 
 STATES = len(codes.STATES)
 COUNTERS = codes.TRAFFIC_BASE + 32 * len(codes.CARRIERS)
-_DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
+_DESCRIPTORS = max(codes.DESCRIPTORS) + 1
 _CREATED = min(codes.MESSAGE_EVENTS)
 
 _MOST = np.iinfo(np.int64).max
@@ -409,9 +409,10 @@ def _rare(
     errors = np.bincount(told.stretch, minlength=rows).astype(np.int64)
     told = events.take(event_codes == codes.DESCRIPTOR)
     descriptors = np.full((rows, _DESCRIPTORS), NONE)
-    told = told.take(told.a < _DESCRIPTORS)
-    in_b = np.isin(told.a, codes.FIELDS_IN_B)
-    descriptors[told.stretch, told.a] = np.where(in_b, told.b, told.c)
+    told = told.take(np.isin(told.a, list(codes.DESCRIPTOR_FIELDS)))
+    descriptors[told.stretch, told.a] = np.where(told.a == codes.FIELD_IN_B, told.b, told.c)
+    told = told.take(told.a == codes.FIELD_FIRMWARE)
+    descriptors[told.stretch, _DESCRIPTORS - 1] = told.b
     return heap, mv_first, mv_last, mv_low, cause, errors, descriptors
 
 

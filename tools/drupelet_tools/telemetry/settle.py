@@ -34,7 +34,7 @@ from drupelet_tools.telemetry.schemas import STATE_LISTS, SUMS, TABLES
 # Pieces that are put together at a time: what is by boot and counter takes 1.5 kB each.
 PIECES_AT_A_TIME = 1 << 14
 _SUMMED = SUMMED | {"hours"}
-_DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
+_DESCRIPTORS = max(codes.DESCRIPTORS) + 1
 
 
 def settled(rows: pa.Table, table: str) -> pa.Table:
