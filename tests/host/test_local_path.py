@@ -40,7 +40,6 @@ def test_what_is_not(uri: str | Path) -> None:
     "words",
     [
         ["telemetry", "ingest", "in", "--lake", "lake", "--names", LAKE],
-        ["telemetry", "report", "--lake", "lake", "--html", LAKE],
         ["telemetry", "report", "--lake", "lake", "--html", "page.html", "--results", LAKE],
         ["telemetry", "report", "--lake", "lake", "--html", "page.html", "--fleet", LAKE],
         ["telemetry", "import", LAKE, "--mapping", "campusiot-tower", "--lake", "lake"],
