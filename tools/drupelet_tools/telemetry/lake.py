@@ -602,18 +602,13 @@ def _strange_folder(root: Place) -> str:
 
 
 def _empty_entry(log: Place) -> str:
-    """An entry of the log that delta-rs would read as a commit of nothing; empty: none."""
+    """The newest entry of the log if it is empty: delta-rs would read it as a commit of nothing.
+    The others were made durable before it was written. Empty: it is not."""
     if isinstance(log, Remote):
         return ""  # a store shows a file when all of it is there
-    with os.scandir(log) as entries:
-        return next(
-            (
-                entry.path
-                for entry in entries
-                if entry.name.endswith(".json") and entry.stat().st_size == 0
-            ),
-            "",
-        )
+    newest = max((name for name in os.listdir(log) if name.endswith(".json")), default="")
+    entry = log / newest
+    return str(entry) if newest and entry.stat().st_size == 0 else ""
 
 
 def _has_log(root: Place) -> bool:
