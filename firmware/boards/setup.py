@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from boards.sleep import Sleeper
     from drupelet.link.link import Link
 
-_BODY_FILES = 24  # most long bodies kept at a time
 firmware_set = 0  # its number in sets.toml, put here by its build; 0: no set, as in a clone
+
+_BODY_FILES = 24  # most long bodies kept at a time
 _BOX_BLOCKS = 7  # a segment, with its headers, fills one block of LittleFS, 4 KiB
 _WALL_UNCERTAINTY = 1  # of the machine's own clock, in units of 10 ms
 

@@ -240,11 +240,11 @@ def health(log: Log, boot: int, segments: list[Segment], counters: dict[int, int
     row["reset_cause"] = int(causes[0]) if len(causes) else None
     row["errors"] = int((log.code == codes.ERROR).sum())
     for index, name in codes.DESCRIPTOR_FIELDS.items():
-        told = np.flatnonzero((log.code == codes.DESCRIPTOR) & (log.a == index))
+        at = np.flatnonzero((log.code == codes.DESCRIPTOR) & (log.a == index))
         values = log.b if name == "board_kind" else log.c
-        row[name] = int(values[told[-1]]) if len(told) else None
+        row[name] = int(values[at[-1]]) if len(at) else None
         if name == "firmware":
-            row["firmware_set"] = int(log.b[told[-1]]) if len(told) else None
+            row["firmware_set"] = int(log.b[at[-1]]) if len(at) else None
     if row["firmware"] is not None:
         row["firmware"] = ".".join(str(part) for part in struct.unpack(
             ">BBH", row["firmware"].to_bytes(4, "big")))  # fmt: skip

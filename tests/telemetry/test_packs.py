@@ -53,8 +53,8 @@ def test_a_flipped_bit_of_a_length_costs_no_segment(tmp_path, hurt):
         packs.append(pack)
     wanted = [(number, (len(data) - 32) // 512, 0) for number, data in enumerate(segments())]
     for bit, (rows, quarantined) in enumerate(ingest(tmp_path, packs)):
-        found = [(row["number"], row["blocks"], row["blocks_bad"]) for row in rows]
-        assert found == wanted, bit
+        counts = [(row["number"], row["blocks"], row["blocks_bad"]) for row in rows]
+        assert counts == wanted, bit
         assert [(row["offset"], row["reason"]) for row in quarantined] == [
             (bad[bit], f"pack: bad length at {bad[bit]}")
         ], bit

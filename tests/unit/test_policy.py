@@ -112,6 +112,24 @@ def test_shares() -> None:
     assert fed(BATCH, "sr" * 30 + "iiiiiiihhh" * 4).held_share() <= 2
 
 
+def test_what_the_engine_reports_counts_as_what_was_sent() -> None:
+    """A first send, one to a peer that was heard since, one to a silent peer; some are offers."""
+    policy, direct = Policy(BATCH, ID_SIZE, 0), Policy(BATCH, ID_SIZE, 0)
+    for turn in range(60):
+        is_offer = turn % 5 == 4
+        sends, is_heard = turn % 2, turn % 4 != 3
+        policy.on_send(is_offer, sends, is_heard)
+        if not is_offer:
+            policy.on_written(144)
+        if is_heard or not sends:
+            if is_offer:
+                direct.on_offered(sends > 0)
+            else:
+                direct.on_sent(144, sends > 0)
+    assert policy.size == direct.size == 144
+    assert policy.pass_share() == direct.pass_share() < 256
+
+
 def test_the_rule() -> None:
     assert settled(fed(BATCH, "s" * 20 + "i" * 20)) == BATCH
     assert settled(fed(BATCH, "s" * 20 + "h" * 20)) == INTERACTIVE

@@ -62,7 +62,7 @@ class Policy:
         self._held = 0
         self._epochs = 0  # epochs in the present mode
         self._stay = STAY_EPOCHS  # epochs to stay in it at least
-        self._again = 0  # the last send: 0 the first one, 1 a repetition, -1 to a silent peer
+        self._last_send = -1  # 0 a first one, 1 a repetition, -1 a repetition to a silent peer
 
     # --- events ---
 
@@ -72,14 +72,14 @@ class Policy:
         `sends`: how often it or its offer had been sent before. `is_heard`: the peer was heard
         since the last of these.
         """
-        self._again = (1 if is_heard else -1) if sends else 0
-        if is_offer and self._again >= 0:
-            self.on_offered(self._again > 0)
+        self._last_send = (1 if is_heard else -1) if sends else 0
+        if is_offer and self._last_send >= 0:
+            self.on_offered(self._last_send > 0)
 
     def on_written(self, size: int) -> None:
         """Report the record of the MESSAGE that was sent last; `size`: its bytes."""
-        if self._again >= 0:
-            self.on_sent(size, self._again > 0)
+        if self._last_send >= 0:
+            self.on_sent(size, self._last_send > 0)
 
     def on_sent(self, size: int, again: bool) -> None:
         """Report a MESSAGE that was sent; `size`: bytes of the whole record.

@@ -149,8 +149,8 @@ def build(
         choice = sets.resolve(choice)
         built = sets.build_set(target, arch, choice, in_place=romfs)
         image = rom.write(target) if romfs else None
-    except DrupeletError as told:
-        typer.echo(f"drupelet flash: {told}", err=True)
+    except DrupeletError as error:
+        typer.echo(f"drupelet flash: {error}", err=True)
         raise typer.Exit(1) from None
     facts = _facts(choice, arch, built)
     if image:

@@ -42,8 +42,8 @@ def compact(
             )
         if done.packs_damaged:
             raise TelemetryError(
-                f"{lake / done.packs_damaged[0]}: is gone or does not hold what was taken in, as"
-                f" {len(done.packs_damaged):,} of the lake's packs; put them back from a copy. The"
+                f"{lake / done.packs_damaged[0]}: is gone or does not hold what was taken in"
+                f" ({len(done.packs_damaged):,} packs in all); put them back from a copy: the"
                 " tables are whole, but a migration decodes the packs"
             )
 

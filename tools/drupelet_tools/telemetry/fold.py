@@ -279,27 +279,27 @@ def _health(boots: Boots, counters: Ints) -> Columns:
     np.maximum.at(last_ms, row, partials.last_ms)
     errors = np.zeros(count, dtype=np.int64)
     np.add.at(errors, row, partials.errors)
-    found: Columns = {"unit": boots.units, "last_ms": last_ms, "errors": errors}
-    found["reset_cause"] = _first(row, partials.reset_cause, count)
-    found["heap_low"] = _low(row, partials.heap_low, count)
-    found["battery_first_mv"] = _first(row, partials.battery_first_mv, count)
-    found["battery_last_mv"] = _last(row, partials.battery_last_mv, count)
-    found["battery_low_mv"] = _low(row, partials.battery_low_mv, count)
+    columns: Columns = {"unit": boots.units, "last_ms": last_ms, "errors": errors}
+    columns["reset_cause"] = _first(row, partials.reset_cause, count)
+    columns["heap_low"] = _low(row, partials.heap_low, count)
+    columns["battery_first_mv"] = _first(row, partials.battery_first_mv, count)
+    columns["battery_last_mv"] = _last(row, partials.battery_last_mv, count)
+    columns["battery_low_mv"] = _low(row, partials.battery_low_mv, count)
     for index, name in codes.DESCRIPTORS.items():
-        found[name] = _last(row, partials.descriptors[:, index], count)
-    found["firmware"] = _texts(found["firmware"], codes.version_text)
-    found["firmware_set"] = _texts(found["firmware_set"], codes.set_name)
+        columns[name] = _last(row, partials.descriptors[:, index], count)
+    columns["firmware"] = _texts(columns["firmware"], codes.version_text)
+    columns["firmware_set"] = _texts(columns["firmware_set"], codes.set_name)
     for index, name in codes.HEALTH_COUNTERS.items():
-        found[name] = counters[:, index]
+        columns[name] = counters[:, index]
     segment = _rows(boots.units, families.unit)
     lost = np.zeros(count, dtype=np.int64)
     np.add.at(lost, segment, families.blocks - np.bitwise_count(families.good))
     begin = np.searchsorted(segment, np.arange(count))
     end = np.searchsorted(segment, np.arange(count), side="right")
     spanned = families.number[end - 1] + 1  # a boot's numbers begin at 0
-    found["blocks_lost"] = lost
-    found["segments_missing"] = spanned - (end - begin)
-    return found
+    columns["blocks_lost"] = lost
+    columns["segments_missing"] = spanned - (end - begin)
+    return columns
 
 
 def _texts(numbers: Ints, text: Callable[[int], str]) -> npt.NDArray[np.str_]:

@@ -407,12 +407,14 @@ def _rare(
     cause[told.stretch[::-1]] = told.a[::-1]
     told = events.take(event_codes == codes.ERROR)
     errors = np.bincount(told.stretch, minlength=rows).astype(np.int64)
-    told = events.take(event_codes == codes.DESCRIPTOR)
+    fields = events.take(event_codes == codes.DESCRIPTOR)
     descriptors = np.full((rows, _DESCRIPTORS), NONE)
-    told = told.take(np.isin(told.a, list(codes.DESCRIPTOR_FIELDS)))
-    descriptors[told.stretch, told.a] = np.where(told.a == codes.FIELD_IN_B, told.b, told.c)
-    told = told.take(told.a == codes.FIELD_FIRMWARE)
-    descriptors[told.stretch, _DESCRIPTORS - 1] = told.b
+    fields = fields.take(np.isin(fields.a, list(codes.DESCRIPTOR_FIELDS)))
+    descriptors[fields.stretch, fields.a] = np.where(
+        fields.a == codes.FIELD_IN_B, fields.b, fields.c
+    )
+    fields = fields.take(fields.a == codes.FIELD_FIRMWARE)
+    descriptors[fields.stretch, _DESCRIPTORS - 1] = fields.b
     return heap, mv_first, mv_last, mv_low, cause, errors, descriptors
 
 
