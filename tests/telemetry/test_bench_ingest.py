@@ -1,13 +1,22 @@
 """The engines of `drupelet bench ingest` agree, and its rows say what they should."""
 
 import os
+import random
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
 
-from drupelet_tools.bench import corpus_files, ingest, ingest_engines, process_tree
+from drupelet_tools.bench import (
+    corpus_files,
+    ingest,
+    ingest_engines,
+    ingest_robust,
+    lake_content,
+    process_tree,
+)
 from drupelet_tools.bench.columns import INGEST
 from drupelet_tools.bench.ingest_claims import claims
 
@@ -30,6 +39,24 @@ def test_every_engine_makes_the_same_tables(corpus, tmp_path):
         told[engine] = ingest_engines.digest(tmp_path / engine)
     assert told["numpy"] == told["polars"] == told["duckdb"]
     assert all(rows[0] > 0 for rows in told["numpy"].values())
+
+
+def test_killed_on_its_way_an_ingest_keeps_every_row_and_one_that_lacks_some_is_noticed(
+    corpus, monkeypatch, tmp_path
+):
+    folder, _ = corpus
+    ingest_robust._ingest(folder, tmp_path / "whole")
+    wanted = lake_content.content(tmp_path / "whole")
+    assert wanted["hours"].num_rows > 0
+    monkeypatch.setattr(ingest_robust, "KILLS", 2)
+    killed = ingest_robust._kill_processes(folder, tmp_path / "killed", 0.5, random.Random(1))
+    row = ingest_robust._row("killed", wanted, tmp_path / "killed")
+    assert killed > 0 and row["kept"] and "identical" in row["figure"]
+    (tmp_path / "part").mkdir()
+    pack = max(folder.iterdir(), key=lambda file: file.stat().st_size)
+    shutil.copy(pack, tmp_path / "part")
+    ingest_robust._ingest(tmp_path / "part", tmp_path / "less")
+    assert not ingest_robust._row("less", wanted, tmp_path / "less")["kept"]
 
 
 def test_a_row_has_every_column():

@@ -24,10 +24,9 @@ import pyarrow as pa
 from drupelet_tools.bench import process_tree
 from drupelet_tools.bench.columns import Row
 from drupelet_tools.bench.corpus_files import Corpus, write
+from drupelet_tools.bench.lake_content import content
 from drupelet_tools.telemetry import job, session
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import open_lake
-from drupelet_tools.telemetry.schemas import INNER_TABLES, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +48,7 @@ def measure(seed: int, say: Say) -> Iterator[Row]:
         started = time.monotonic()
         _ingest(source, root / "whole")
         whole_s = time.monotonic() - started
-        wanted = contents(root / "whole")
+        wanted = content(root / "whole")
         rng = random.Random(seed)
         say(f"killed {KILLS} times …")
         killed = _kill_processes(source, root / "killed", whole_s, rng)
@@ -65,23 +64,12 @@ def measure(seed: int, say: Say) -> Iterator[Row]:
         yield _row(CLUSTER, wanted, root / "cluster")
 
 
-def contents(root: Path) -> dict[str, pa.Table]:
-    """Every table for the reader of a lake, in an order that does not depend on the run."""
-    lake = open_lake(root)
-    tables = {}
-    for table in TABLES:
-        if table not in INNER_TABLES:
-            rows = lake.read(table)
-            tables[table] = rows.sort_by([(name, "ascending") for name in rows.column_names])
-    return tables
-
-
 def _ingest(source: Path, root: Path) -> None:
     job.ingest([source], root, {}, None, True)
 
 
 def _row(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
-    tables = contents(root)
+    tables = content(root)
     differ = [table for table in wanted if not tables[table].equals(wanted[table])]
     rows = sum(table.num_rows for table in tables.values())
     figure = f"{', '.join(differ)} differ" if differ else f"{rows:,} rows identical"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.cells import counted
 from drupelet_tools.telemetry.time_units import span
 
 Row = dict[str, Any]
@@ -239,7 +240,8 @@ def _clock(device: Row) -> list[Problem]:
         problems.append(Problem(WARNING, "no clock", log["segments"], text))
     if log["clock_jumps"]:
         jumps = log["clock_jumps"]
-        text = f"its clock was wrong in {jumps:,} segments of its log; their times are corrected"
+        where = counted(jumps, "segment")
+        text = f"its clock was wrong in {where} of its log; the times shown are corrected"
         problems.append(Problem(NOTICE, "clock jumps", jumps, text, log["since_ms"]["jumps"]))
     return problems
 
@@ -250,7 +252,9 @@ def _power(device: Row) -> list[Problem]:
     left, charge = battery["days_left"], battery["soc_pct"]
     severity = _battery_severity(left, charge)
     if severity:
-        parts = [] if left is None else [f"empty in {left:.0f} days by its own readings"]
+        parts = (
+            [] if left is None else [f"empty in {counted(round(left), 'day')} by its own readings"]
+        )
         parts += [] if charge is None else [f"charge {charge:.0f} %"]
         weight = -min(value for value in (left, charge) if value is not None)
         since = battery["low_since_ms"]
@@ -284,11 +288,11 @@ def _resets(device: Row) -> list[Problem]:
     problems = []
     barked = causes.count(codes.RESET_WATCHDOG)
     if barked:
-        text = f"restarted {barked:,} times by its watchdog"
+        text = f"restarted {counted(barked, 'time')} by its watchdog"
         problems.append(Problem(WARNING, "watchdog", barked, text, since["watchdog"]))
     again = sum(cause in codes.RESTARTS for cause in causes[1:])
     if again >= RESTARTS_MIN:
-        text = f"restarted {again:,} times after a power loss or a reset"
+        text = f"restarted {counted(again, 'time')} after a power loss or a reset"
         problems.append(Problem(NOTICE, "restarts", again, text, since["restarts"]))
     return problems
 
@@ -301,13 +305,13 @@ def _losses(device: Row, places: Sequence[Row]) -> list[Problem]:
     count = len(damaged) if places else log["quarantined"]
     problems = []
     if errors:
-        text = f"{errors:,} errors in its log"
+        text = f"{counted(errors, 'error')} in its log"
         problems.append(Problem(WARNING, "errors", errors, text, since["errors"]))
     if refused:
-        text = f"{refused:,} messages refused: a table or the flash is full"
+        text = f"{counted(refused, 'message')} refused: a table or the flash is full"
         problems.append(Problem(WARNING, "refused", refused, text, since["refused"]))
     if (log["missing_share"] or 0) > MISSING_SHARE:
-        text = f"{missing:,} numbers of its log missing ({log['missing_share']:.2%})"
+        text = f"{counted(missing, 'number')} of its log missing ({log['missing_share']:.2%})"
         share = log["missing_share"]
         problems.append(Problem(WARNING, "missing", share, text, since["segments_missing"]))
     if count:
@@ -315,7 +319,7 @@ def _losses(device: Row, places: Sequence[Row]) -> list[Problem]:
         problems.append(Problem(NOTICE, "damaged", count, text, _first_ms(damaged)))
     if log["events_lost"]:
         lost = log["events_lost"]
-        text = f"{lost:,} events did not fit into its log"
+        text = f"{counted(lost, 'event')} did not fit into its log"
         problems.append(Problem(NOTICE, "events lost", lost, text, since["events_lost"]))
     if health["heap_low"] is not None and health["heap_limit"]:
         share = health["heap_low"] / health["heap_limit"]
@@ -328,8 +332,8 @@ def _losses(device: Row, places: Sequence[Row]) -> list[Problem]:
 def _unreadable(places: Sequence[Row]) -> Problem:
     files = list(dict.fromkeys(str(place["file"]) for place in places))
     others = len(files) - 1
-    more = f" and {others:,} other file{'s' if others > 1 else ''}" if others else ""
-    count = "a piece" if len(places) == 1 else f"{len(places):,} pieces"
+    more = f" and {counted(others, 'other file')}" if others else ""
+    count = "a piece" if len(places) == 1 else counted(len(places), "piece")
     text = f"{count} of the input cannot be read as a log, in {files[0]}{more}"
     return Problem(WARNING, "unreadable", len(places), text)
 
@@ -341,7 +345,7 @@ def _sync(device: Row) -> list[Problem]:
     problems = []
     if watched and not is_counted and wait["undelivered"] / watched > UNDELIVERED_SHARE:
         share = wait["undelivered"] / watched
-        text = f"{wait['undelivered']:,} messages have not come yet ({share:.0%})"
+        text = f"messages that have not come yet: {wait['undelivered']:,} ({share:.0%})"
         since = wait["undelivered_since_ms"]
         problems.append(Problem(WARNING, "undelivered", share, text, since))
     if is_counted and device["delivered"] < device["expected"]:

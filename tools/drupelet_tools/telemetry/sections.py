@@ -15,6 +15,7 @@ from drupelet_tools.telemetry.cells import (
     Cells,
     Row,
     Table,
+    counted,
     delivered,
     link,
     moment,
@@ -38,7 +39,7 @@ def subtitle(all_figures: Figures) -> str:
     """One line under the title."""
     fleet = all_figures["fleet"]
     return (
-        f"{number(fleet['devices'])} devices · {number(fleet['delivered'])} deliveries · "
+        f"{counted(fleet['devices'], 'device')} · {number(fleet['delivered'])} deliveries · "
         "from the devices' own logs"
         + (
             f" as of {moment(all_figures['now_ms'])} UTC"

@@ -94,7 +94,11 @@ def now_tiles(all_figures: Figures) -> list[Tile]:
         ("Alarms", Cell(number(alarms), is_warning=bool(alarms)), ""),
         ("Warnings", Cell(number(warnings), is_warning=bool(warnings)), ""),
         ("Heard in the last 24 h", f"{number(heard)} of {number(len(devices))}", "devices"),
-        ("Silent", Cell(number(silent), is_warning=bool(silent)), "devices"),
+        (
+            "Silent",
+            Cell(number(silent), is_warning=bool(silent)),
+            "device" if silent == 1 else "devices",
+        ),
         ("Undelivered", number(waiting), "message copies"),
         ("Resets by watchdog or unknown", number(started), ""),
     ]
