@@ -168,6 +168,10 @@ def test_commands_name_what_is_wrong_in_one_line(bucket, monkeypatch):
         (("compact", "s3://no-such-bucket/lake"), "no such bucket; make it"),
         (("alerts", f"{bucket}/lake"), "no lake here"),
         (("compact", "s3://somebody:hidden-word@x/lake"), "credentials in a URI"),
+        (
+            ("compact", "ftp://x/lake"),
+            "ftp://x/lake: ftp:// is neither read nor written; give a path",
+        ),
     ):
         done = run(*words)
         text = done.stderr or str(done.exception)

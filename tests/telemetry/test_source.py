@@ -85,7 +85,7 @@ def test_no_path_is_one_line():
         ({"path": "missing"}, "missing: no such file or folder"),
         ({"path": "note.txt"}, "note.txt: no black box (*.dbx, *.dbxpack): it does not begin as"),
         ({"path": "empty"}, "empty: no black-box segments (*.dbx, *.dbxpack) in it"),
-        ({"path": "https://host/box"}, "https://host/box: only files and folders of this machine"),
+        ({"path": "https://host/box"}, "https://host/box: https:// is neither read nor"),
         ({"path": "note.txt", "partitions": "x"}, "option partitions: 'x' is not a number from 1"),
         ({"path": "note.txt", "partitions": "0"}, "option partitions: '0' is not a number from 1"),
         ({"path": "note.txt", "table": "evnts"}, "option table: 'evnts' is not events or"),

@@ -231,7 +231,11 @@ def place(given: str | os.PathLike[str] | Remote) -> Place:
     if scheme in _S3:
         scheme = "s3"
     elif scheme not in _OF_PYARROW and not _is_of_fsspec(scheme):
-        return local_path(text)  # which says that it is none
+        known = ", ".join(f"{name}://" for name in ("file", "s3", *_OF_PYARROW))
+        raise NotLocalError(
+            f"{text}: {scheme}:// is neither read nor written; give a path, or a URI of {known}"
+            " or of an installed fsspec package"
+        )
     if not authority and scheme not in ("hdfs", "viewfs", "memory"):
         raise NotLocalError(f"{scheme}://{path}: names no bucket; write {scheme}://BUCKET/PATH")
     return Remote(f"{scheme}://{authority}{path}")
