@@ -318,6 +318,22 @@ def test_days_left_by_the_gauge_and_by_the_voltage():
     assert rising["days_left"] is None
 
 
+def test_days_left_count_from_now():
+    pack = analyses_plan.battery_plan("lipo").default.pack
+    rows = [reading(n / 4, 4000, soc=90 - n / 8) for n in range(120)]
+    last_ms = rows[-1]["wall_ms"]
+    then = analyses_watch.battery(rows, pack, last_ms)
+    later = analyses_watch.battery(rows, pack, last_ms + 50 * DAY_MS)
+    for name in ("days_left", "days_left_low", "days_left_high"):
+        assert later[name] == pytest.approx(then[name] - 50)
+    assert later["empty_ms"] == then["empty_ms"]
+    assert then["empty_ms"] == pytest.approx(last_ms + then["days_left"] * DAY_MS)
+    over = analyses_watch.battery(rows, pack, last_ms + 500 * DAY_MS)
+    assert (over["days_left"], over["days_left_high"]) == (0, 0)
+    ahead = analyses_watch.battery(rows, pack, last_ms - 5 * DAY_MS)
+    assert ahead["days_left"] == then["days_left"], "a clock that is ahead adds none"
+
+
 def test_a_drop_of_charge_is_counted_as_memfault_counts():
     hours = np.arange(6) * float(HOUR)
     drop, length = analyses_watch.soc_drop(hours, np.array([90.0, 88, 88, 95, 94, 94]), HOUR)
@@ -520,7 +536,7 @@ def test_a_fleets_latency_is_told_in_a_unit_of_its_size(tmp_path, waits_ms, told
     rows += [message(B, at, "delivered", START_MS + ms) for at, ms in enumerate(waits_ms)]
     report.write_report(lake_of(tmp_path, messages=rows).root, tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert f"<dt>Latency p50 / p90</dt><dd>{told} <small>{unit}</small></dd>" in page
+    assert f"<dt>Latency, median / 90 % within</dt><dd>{told} <small>{unit}</small></dd>" in page
     assert f"Created to delivered ({unit})" in page, "the chart's axis"
     for head in (f"Latency p50 ({unit})", f"p99 ({unit})"):
         assert head in page

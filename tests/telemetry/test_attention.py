@@ -2,8 +2,9 @@
 
 import pytest
 
-from drupelet_tools.telemetry import attention, codes, report
+from drupelet_tools.telemetry import attention, codes, report, sections_fleet
 from drupelet_tools.telemetry.analyses_plan import parse_plan
+from drupelet_tools.telemetry.cells import Cell
 from drupelet_tools.telemetry.report_figures import build, natural
 from telemetry import fleet_rows
 from telemetry.fleet_rows import DAY_MS, START_MS, health, message, segment
@@ -123,6 +124,22 @@ def test_a_fleet_that_is_silent_as_a_whole_has_one_cause(tmp_path):
     assert kinds["fleet silent"]["since_ms"] == START_MS + 9 * HOUR - 1
     kinds, _ = rows_of(tmp_path / "later", now_ms=START_MS + 9.0 * HOUR, segments=segments)
     assert "silent" not in kinds and "fleet silent" not in kinds
+
+
+def test_the_page_says_of_every_device_that_was_not_heard_for_a_day_whether_it_is_silent(tmp_path):
+    lengths = {A: HOUR, B: 12 * HOUR, C: 12 * HOUR}
+    ends = {A: 48 * HOUR, B: 48 * HOUR, C: 72 * HOUR}
+    segments = [segment(d, n, n * size, (n + 1) * size - 1, START_MS)
+                for d, size in lengths.items() for n in range(ends[d] // size)]  # fmt: skip
+    _, found = rows_of(tmp_path, segments=segments, now_ms=START_MS + 78.0 * HOUR)
+    quiet = sections_fleet.quiet_table(found)
+    assert [(row[0].device, str(row[1].text if isinstance(row[1], Cell) else row[1]), row[4])
+            for row in quiet.rows] == [
+        (A, "silent", "3.0 h"), (B, "not yet", "36.0 h"),
+    ]  # fmt: skip
+    assert "36.0 h" in report.render(found)
+    _, found = rows_of(tmp_path / "now", segments=segments[-6:], now_ms=START_MS + 78.0 * HOUR)
+    assert sections_fleet.quiet_table(found) is None
 
 
 def test_a_device_of_the_fleet_file_that_was_never_heard_is_a_warning(tmp_path):

@@ -1,10 +1,11 @@
 """The last days against those before: known costs give known changes."""
 
 import json
+import re
 
 import pytest
 
-from drupelet_tools.telemetry import commit, comparison, lake, report
+from drupelet_tools.telemetry import commit, comparison, lake, report, upgrades
 from drupelet_tools.telemetry.analyses_plan import FleetPlan, parse_plan
 from drupelet_tools.telemetry.period import read_hours
 from drupelet_tools.telemetry.report_figures import build
@@ -105,13 +106,37 @@ def test_boots_count_with_the_firmware_that_they_ran(root):
 
 
 def test_a_new_firmware_is_set_against_the_one_before(root):
-    rows = {row["what"]: row for row in comparison.across_upgrades(build(root)["devices"])}
+    rows = {row["what"]: row for row in upgrades.across_upgrades(build(root)["devices"])}
     each = rows["bytes per message"]
     assert (each["firmware"], each["firmware_before"]) == ("0.2.0 small", "0.1.0 small")
     assert (each["devices"], each["share"]) == (len(DEVICES) - 1, pytest.approx(0.5, rel=0.01))
     text = report.render(build(root))
     assert "0.1.0 small → 0.2.0 small" in text and '<span class="warn">yes</span>' in text
     assert "esp32 · 0.1.0 small" in text and "esp32 · unknown version" in text
+
+
+def test_a_firmware_that_costs_more_needs_attention_and_one_that_does_not_is_not_named(
+    root, tmp_path
+):
+    (row,) = [row for row in build(root)["attention"] if row["kind"] == "upgrade"]
+    assert (row["severity"], row["label"], row["device"]) == ("notice", "the fleet", "")
+    more = re.fullmatch(
+        r"firmware 0\.2\.0 small takes (\d+\.\d)% more charge per day, modelled, than 0\.1\.0"
+        r" small, on 7 devices",
+        row["problem"],
+    )
+    assert more and 20 < float(more[1]) < 50
+    same = build(fortnight(tmp_path, 1.0))["attention"]
+    assert not [row for row in same if row["kind"] == "upgrade"]
+
+
+def test_a_change_that_the_page_shows_as_none_is_none():
+    row = {"low": 0.0004, "high": 0.3}
+    assert upgrades.costs_more(row) is None
+    assert upgrades.costs_more({"low": 0.0006, "high": 0.3}) is True
+    assert upgrades.costs_more({"low": -0.3, "high": -0.0006}) is False
+    assert upgrades.costs_more({"low": -0.3, "high": -0.0004}) is None
+    assert upgrades.costs_more({"low": None, "high": None}) is None
 
 
 def test_what_a_fleet_file_calls_the_firmware_hides_nothing(root):
@@ -131,7 +156,7 @@ def run_of(name, hours=48.0, cost=100.0):
 def test_an_upgrade_that_was_taken_back_is_a_change_to_what_was_before():
     runs = [run_of("0.9.0"), run_of("0.10.0", cost=200), run_of("0.9.0")]
     devices = [{"device": str(at), "label": str(at), "firmware_runs": runs} for at in range(8)]
-    (row,) = comparison.across_upgrades(devices)
+    (row,) = upgrades.across_upgrades(devices)
     assert (row["firmware_before"], row["firmware"]) == ("0.10.0", "0.9.0")
     assert (row["share"], row["too_short"]) == (pytest.approx(-0.5), 0)
 
@@ -139,11 +164,11 @@ def test_an_upgrade_that_was_taken_back_is_a_change_to_what_was_before():
 def test_a_firmware_that_ran_for_minutes_is_compared_with_nothing():
     own = [run_of("0.1.0"), run_of("0.2.0", hours=0.1, cost=900)]
     devices = [{"device": str(at), "label": str(at), "firmware_runs": own} for at in range(8)]
-    assert comparison.across_upgrades(devices) == [
+    assert upgrades.across_upgrades(devices) == [
         {"firmware_before": "0.1.0", "firmware": "0.2.0", "too_short": 8}
     ]
     longer = {"device": "x", "label": "x", "firmware_runs": [own[0], run_of("0.2.0", cost=110)]}
-    (row,) = comparison.across_upgrades([*devices, longer])
+    (row,) = upgrades.across_upgrades([*devices, longer])
     assert (row["devices"], row["share"], row["too_short"]) == (1, pytest.approx(0.1), 8)
 
 
@@ -153,7 +178,7 @@ def test_versions_stand_in_the_order_in_which_people_count():
         {"device": "x", "label": "x", "firmware_runs": [run_of(before), run_of(now)]}
         for before, now in pairs
     ]
-    rows = comparison.across_upgrades(devices)
+    rows = upgrades.across_upgrades(devices)
     assert [row["firmware_before"] for row in rows] == ["0.2.0", "0.9.0", "0.10.0"]
 
 

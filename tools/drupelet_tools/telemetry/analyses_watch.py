@@ -194,8 +194,11 @@ def _since(segments: Sequence[Row], health: Sequence[Row]) -> dict[str, float | 
     }
 
 
-def battery(rows: Sequence[Row], pack: Pack | None) -> Row:
+def battery(rows: Sequence[Row], pack: Pack | None, now_ms: float | None = None) -> Row:
     """What was measured at the battery: voltage, state of charge, their trends and the rest.
+
+    `days_left` counts from `now_ms`; without it, from the last reading. `empty_ms` is the time
+    when they are over.
 
     State of charge is the gauge's where there is one, else from the voltage of a cell whose
     voltage tells it. `soc_drop` counts as Memfault does: per heartbeat, rises left out.
@@ -222,7 +225,8 @@ def battery(rows: Sequence[Row], pack: Pack | None) -> Row:
         found["soc_source"] = "voltage" if len(gauge[0]) else None
     elif len(gauge[0]):
         found["soc_source"] = "gauge"
-    return {**found, **_charge_state(*gauge, gauge_told=found["soc_source"] == "gauge")}
+    gauge_told = found["soc_source"] == "gauge"
+    return {**found, **_charge_state(*gauge, now_ms, gauge_told=gauge_told)}
 
 
 def _series(rows: Sequence[Row], column: str) -> tuple[Floats, Floats]:
@@ -313,7 +317,9 @@ def trend_row(trend: Trend | None) -> Row | None:
     return None if trend is None else {**asdict(trend), "found": trend.found}
 
 
-def _charge_state(times_ms: Floats, soc: Floats, *, gauge_told: bool) -> Row:
+def _charge_state(
+    times_ms: Floats, soc: Floats, now_ms: float | None, *, gauge_told: bool
+) -> Row:  # fmt: skip
     trend = _day_trend(times_ms, soc)
     beat = HEARTBEAT_MS if gauge_told else MS_PER_DAY
     drop, drop_ms = soc_drop(times_ms, soc, beat)
@@ -326,14 +332,18 @@ def _charge_state(times_ms: Floats, soc: Floats, *, gauge_told: bool) -> Row:
         "days_left": None,
         "days_left_low": None,
         "days_left_high": None,
+        "empty_ms": None,
         "life_days": None,
         "life_days_low": None,
         "life_days_high": None,
     }
     if trend is not None and found["soc_pct"] is not None and trend.high < 0:
         # Only a fall that is found has an end; both slopes of the interval are falls then.
+        last_ms = float(times_ms[-1])
+        since_days = 0.0 if now_ms is None else max(0.0, now_ms - last_ms) / MS_PER_DAY
+        found["empty_ms"] = last_ms + found["soc_pct"] / -trend.slope * MS_PER_DAY
         for name, slope in (("", trend.slope), ("_low", trend.low), ("_high", trend.high)):
-            found[f"days_left{name}"] = found["soc_pct"] / -slope
+            found[f"days_left{name}"] = max(0.0, found["soc_pct"] / -slope - since_days)
             found[f"life_days{name}"] = 100.0 / -slope
     return found
 

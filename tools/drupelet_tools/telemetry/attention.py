@@ -7,6 +7,7 @@ A pure function over finished rows of devices (`figures`) and the places of the 
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.cells import counted
 from drupelet_tools.telemetry.time_units import span
+from drupelet_tools.telemetry.upgrades import CHARGE_PER_DAY, across_upgrades, costs_more
 
 Row = dict[str, Any]
 
@@ -44,7 +46,7 @@ REMEDIES = {
     "silent": "go there: check its power, then the carrier, then that its neighbour runs",
     "never heard": "check that it was set up and switched on; if it has another name now, change"
     " the fleet file",
-    "battery": "change or charge the battery",
+    "battery": "change or charge the battery before that day",
     "life": "take a larger battery, or a longer epoch; energy plan says what each gives",
     "clock": "set its clock; without it, times of its messages are wrong",
     "refused": "read its log for which table or flash is full; remove peers or groups that are"
@@ -53,6 +55,8 @@ REMEDIES = {
     "watchdog": "a loop hung: look at what the log says just before these boots",
     "undelivered": "see whether this device is silent or its carrier is down; messages stay in"
     " their senders' stores until they are acknowledged",
+    "upgrade": "before more devices get it, look at what it changed and whether that is wanted;"
+    " the section Cost has the figures",
     "restarts": "check battery contacts, supply voltage and brown-outs",
     "missing": "a ring was full before it was read: read its black box more often, or copy the"
     " flash",
@@ -125,6 +129,7 @@ def of_the_fleet(
     rows = [_row(problem, "", "the fleet") for problem in _silence(devices)]
     missing = Problem(WARNING, "never heard", 0, "is in the fleet file and was never heard")
     rows += [_row(missing, "", name) for name in never_heard]
+    rows += [_row(problem, "", "the fleet") for problem in _upgrades(devices)]
     if nobodys:
         rows.append(_row(_unreadable(nobodys), "", "unknown device"))
     return rows
@@ -198,6 +203,19 @@ def _silence(devices: Sequence[Row]) -> list[Problem]:
     return [Problem(ALARM, "fleet silent", len(timed), text, last)]
 
 
+def _upgrades(devices: Sequence[Row]) -> list[Problem]:
+    """A firmware that costs its devices more than what they ran before."""
+    problems = []
+    for row in across_upgrades(devices):
+        if row.get("what") == CHARGE_PER_DAY and costs_more(row):
+            text = (
+                f"firmware {row['firmware']} takes {row['share']:.1%} more charge per day,"
+                f" modelled, than {row['firmware_before']}, on {counted(row['devices'], 'device')}"
+            )
+            problems.append(Problem(NOTICE, "upgrade", row["share"], text))
+    return problems
+
+
 def _identity(device: Row, places: Sequence[Row]) -> list[Problem]:
     copies = [place for place in places if place["reason"] in COLLISIONS]
     if not copies and not set(COLLISIONS) & set(device["health"]["reasons"]):
@@ -252,9 +270,7 @@ def _power(device: Row) -> list[Problem]:
     left, charge = battery["days_left"], battery["soc_pct"]
     severity = _battery_severity(left, charge)
     if severity:
-        parts = (
-            [] if left is None else [f"empty in {counted(round(left), 'day')} by its own readings"]
-        )
+        parts = [] if left is None else [_empty(left, battery["empty_ms"])]
         parts += [] if charge is None else [f"charge {charge:.0f} %"]
         weight = -min(value for value in (left, charge) if value is not None)
         since = battery["low_since_ms"]
@@ -273,6 +289,13 @@ def _power(device: Row) -> list[Problem]:
         weight = abs(math.log(max(both["ratio"], 1e-9)))
         problems.append(Problem(NOTICE, "misfit", weight, text))
     return problems
+
+
+def _empty(days_left: float, empty_ms: float) -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(empty_ms / 1000))
+    if not days_left:
+        return f"empty since about {day} by its own readings"
+    return f"empty in {counted(round(days_left), 'day')}, about {day}, by its own readings"
 
 
 def _battery_severity(days_left: float | None, charge_pct: float | None) -> str:

@@ -1,5 +1,4 @@
-"""What a message costs now, and what it cost before: in the last days against as many days
-before, and with a device's newest firmware against the one that it ran before.
+"""What a message costs in the last days, and what it cost in as many days before.
 
 What counts in a period: `period` says it of hours, `analyses_groups.within` of messages.
 """
@@ -17,19 +16,10 @@ from drupelet_tools.telemetry.analyses_stats import median_interval
 from drupelet_tools.telemetry.analyses_watch import MS_PER_DAY
 from drupelet_tools.telemetry.figures import Figures, figures
 from drupelet_tools.telemetry.lake import Lake
-from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.period import Boot, PeriodHours, PeriodView, boot_spans
+from drupelet_tools.telemetry.upgrades import PAIRED, change_of, paired
 
 Row = dict[str, Any]
-
-# Of a device's log with each of two firmwares: a day has a time of each kind in it.
-UPGRADE_HOURS_MIN = 24.0
-# What a device is compared with itself by: (name, text, unit).
-PAIRED = (
-    ("bytes_per_message", "bytes per message", "B"),
-    ("mah_per_message", "charge per message, modelled", "mAh"),
-    ("mah_per_day", "charge per day, modelled", "mAh"),
-)
 
 
 def periods_of(now_ms: float, days: float) -> tuple[Period, Period]:
@@ -82,38 +72,9 @@ def compare(
             {"what": what, "unit": unit, "now": pick(later), "before": pick(earlier)}
             for what, unit, pick in FLEET
         ],
-        "paired": [
-            row for name, what, unit in PAIRED if (row := _paired(pairs, name, what, unit))
-        ],
+        "paired": [row for name, what, unit in PAIRED if (row := paired(pairs, name, what, unit))],
         "devices": _risen(pairs),
     }
-
-
-def across_upgrades(devices: Sequence[Row]) -> list[Row]:
-    """What each device runs now against what it ran right before, by what those two are.
-
-    A list of (firmware, firmware_before, too_short, what, unit, devices, share, low, high), the
-    last as in `paired` of `compare`. `too_short` devices have not logged UPGRADE_HOURS_MIN with
-    both; where all have not, the list has one row without the rest. A device whose firmware was
-    not known before counts nowhere.
-    """
-    changed: dict[tuple[str, str], list[tuple[Row, Row]]] = {}
-    for device in devices:
-        last = device["firmware_runs"][-2:]
-        if len(last) == 2 and all(row["firmware"] for row in last):
-            before, now = last
-            changed.setdefault((before["firmware"], now["firmware"]), []).append((now, before))
-    rows: list[Row] = []
-    for (before, now), pairs in sorted(changed.items(), key=lambda item: _natural(item[0])):
-        enough = [pair for pair in pairs if min(r["hours"] for r in pair) >= UPGRADE_HOURS_MIN]
-        about = {"firmware": now, "firmware_before": before, "too_short": len(pairs) - len(enough)}
-        changes = (_paired(enough, name, what, unit) for name, what, unit in PAIRED)
-        rows += [about | row for row in [row for row in changes if row] or [{}]]
-    return rows
-
-
-def _natural(names: tuple[str, str]) -> list[list[tuple[bool, int, str]]]:
-    return [natural(name) for name in names]
 
 
 def _within(spans: dict[Boot, tuple[float, float]], period: Period) -> list[Boot]:
@@ -189,27 +150,11 @@ def _pairs(later: Figures, earlier: Figures) -> list[tuple[Row, Row]]:
     return [(row, old[row["device"]]) for row in later["devices"] if row["device"] in old]
 
 
-def _change(pair: tuple[Row, Row], name: str) -> float | None:
-    now, before = (row[name] for row in pair)
-    return now / before - 1 if now is not None and before else None
-
-
-def _paired(pairs: Sequence[tuple[Row, Row]], name: str, what: str, unit: str) -> Row | None:
-    changes = [change for pair in pairs if (change := _change(pair, name)) is not None]
-    middle = median_interval(changes)
-    if middle is None:
-        return None
-    return {
-        "what": what, "unit": unit, "devices": middle.count, "share": middle.value,
-        "low": middle.low, "high": middle.high,
-    }  # fmt: skip
-
-
 def _risen(pairs: Sequence[tuple[Row, Row]], count: int = 10) -> list[Row]:
     rows = [
         {"device": now["device"], "label": now["label"], "now": now["mah_per_day"],
          "before": before["mah_per_day"], "share": change}
         for now, before in pairs
-        if (change := _change((now, before), "mah_per_day")) is not None and change > 0
+        if (change := change_of((now, before), "mah_per_day")) is not None and change > 0
     ]  # fmt: skip
     return sorted(rows, key=lambda row: -row["share"])[:count]

@@ -168,7 +168,7 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     )
     # The voltage of a battery that was only assumed says nothing about its charge.
     told = None if fleet.plan.assumed else plan.pack
-    row["battery"] = analyses_watch.battery(own["battery"], told)
+    row["battery"] = analyses_watch.battery(own["battery"], told, fleet.now_ms)
     row["life"] = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed)
     row["calibrated"] = _calibrated(row, plan, fleet)
     row["comparison"] = _comparison(row)

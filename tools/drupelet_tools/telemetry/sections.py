@@ -55,7 +55,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "subtitle": subtitle(all_figures),
         "attention": sections_fleet.attention(all_figures),
         "now_tiles": sections_fleet.now_tiles(all_figures),
-        "silent": sections_fleet.silent_table(all_figures),
+        "quiet": sections_fleet.quiet_table(all_figures),
         "places": sections_fleet.places(all_figures),
         "battery_tiles": sections_fleet.battery_tiles(all_figures),
         "weakest": sections_fleet.weakest_table(all_figures),

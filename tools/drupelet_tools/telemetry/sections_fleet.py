@@ -25,13 +25,13 @@ from drupelet_tools.telemetry.cells import (
     table,
     time_in,
 )
-from drupelet_tools.telemetry.comparison import UPGRADE_HOURS_MIN, across_upgrades
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.time_units import span, wait_unit
+from drupelet_tools.telemetry.upgrades import UPGRADE_HOURS_MIN, across_upgrades, costs_more
 from drupelet_tools.telemetry.weakest import WEAKEST_MAX, weakest
 
-SILENT_MAX = 100  # in the table of a page
+QUIET_MAX = 100  # in the table of a page
 PLACES_MAX = 100
 LINES_MAX = 3  # of one kind, before the rest is folded
 DAY_MS = 86_400_000.0
@@ -150,28 +150,42 @@ def _is_heard(device: Row, now_ms: float | None) -> bool:
     return last is not None and now_ms is not None and last >= now_ms - DAY_MS
 
 
-def silent_table(all_figures: Figures) -> Table | None:
-    """The devices that are silent, the longest first."""
-    rows = [row for row in all_figures["devices"] if row["presence"]["silent"]]
-    rows.sort(key=lambda row: -row["presence"]["silent_ms"])
-    caption = "Silent now, the longest first"
-    if len(rows) > SILENT_MAX:
-        caption += f"; {number(len(rows) - SILENT_MAX)} more are on their pages"
-        rows = rows[:SILENT_MAX]
-    heads = ["Silent device", "Last heard (UTC)", "Silent for", "Own schedule", "<Told by",
-             "<Carrier"]  # fmt: skip
-    cells = [
-        (
-            link(row),
-            moment(row["presence"]["last_wall_ms"]),
-            Cell(span(row["presence"]["silent_ms"]), is_warning=True),
-            span(row["presence"]["period_ms"]),
-            row["presence"]["period_source"],
-            row["carriers"] or DASH,
-        )
-        for row in rows
+def quiet_table(all_figures: Figures) -> Table | None:
+    """The devices that are silent or were not heard in the last 24 h, the silent ones first."""
+    now_ms = all_figures["now_ms"]
+    rows = [
+        row
+        for row in all_figures["devices"]
+        if row["presence"]["last_wall_ms"] is not None
+        and (row["presence"]["silent"] or not _is_heard(row, now_ms))
     ]
+    rows.sort(key=lambda row: (not row["presence"]["silent"], row["presence"]["last_wall_ms"]))
+    caption = "Silent, or not heard in the last 24 h"
+    if len(rows) > QUIET_MAX:
+        caption += f"; {number(len(rows) - QUIET_MAX)} more are on their pages"
+        rows = rows[:QUIET_MAX]
+    heads = ["Device", "<Is it silent?", "Last heard (UTC)", "Not heard for",
+             "Silent after", "Own schedule", "<Schedule from", "<Carrier"]  # fmt: skip
+    cells = [(link(row), *_quiet(row["presence"]), row["carriers"] or DASH) for row in rows]
     return table(caption, heads, cells) if cells else None
+
+
+def _quiet(presence: Row) -> Cells:
+    is_silent = bool(presence["silent"])
+    limit_ms = presence["silent_after_ms"]
+    verdict: str | Cell = "not yet" if limit_ms else "its schedule is not known"
+    return (
+        Cell("silent", is_warning=True) if is_silent else verdict,
+        moment(presence["last_wall_ms"]),
+        Cell(_length(presence["silent_ms"]), is_warning=is_silent),
+        _length(limit_ms),
+        _length(presence["period_ms"]),
+        presence["period_source"] or DASH,
+    )
+
+
+def _length(ms: float | None) -> str:
+    return DASH if ms is None else span(ms)
 
 
 def battery_tiles(all_figures: Figures) -> list[Tile]:
@@ -222,7 +236,7 @@ def delivery_tiles(all_figures: Figures) -> list[Tile]:
     expected = " / expected" if fleet["expected"] is not None else ""
     return _known([
         (f"Delivered{expected}", delivered(fleet), ""),
-        ("Latency p50 / p90", both if wait["timed"] else DASH, unit),
+        ("Latency, median / 90 % within", both if wait["timed"] else DASH, unit),
         ("Undelivered", number(undelivered(all_figures)), "message copies"),
         ("Duplicates dropped", number(fleet["duplicates"]), ""),
     ])  # fmt: skip
@@ -339,10 +353,12 @@ def overview(all_figures: Figures) -> Table:
     """One line per device: last heard, battery, life, resets, then what it delivered and cost."""
     heads = ["Device", "Last heard (UTC)", "Battery (V)", "Charge, measured (%)",
              "Left, measured (days)", "Life when full, modelled (days)", "Resets", "Boots",
-             "<Carrier", "<Board", "Delivered / expected", "Undelivered",
-             "Bytes per message (B)", "Charge per day, modelled (mAh)"]  # fmt: skip
+             "<Carrier", "<Board"]  # fmt: skip
     has_firmware = any(row["firmware"] for row in all_figures["devices"])
     heads += ["<Firmware"] if has_firmware else []
+    is_counted = any(row["expected"] is not None for row in all_figures["devices"])
+    heads += ["Delivered / expected" if is_counted else "Delivered", "Undelivered",
+              "Bytes per message (B)", "Charge per day, modelled (mAh)"]  # fmt: skip
     rows = [
         [
             link(row),
@@ -358,11 +374,11 @@ def overview(all_figures: Figures) -> Table:
             number(row["health"]["boots"]),
             row["carriers"] or DASH,
             row["board"] or DASH,
+            *([row["firmware"] or DASH] if has_firmware else []),
             delivered(row),
             number(row["latency"]["undelivered"]),
             number(row["bytes_per_message"]),
             significant(row["mah_per_day"]),
-            *([row["firmware"] or DASH] if has_firmware else []),
         ]
         for row in all_figures["devices"]
     ]
@@ -439,6 +455,7 @@ def _change(now: float | None, before: float | None) -> str:
 def _verdict(row: Row) -> str | Cell:
     if row["low"] is None:
         return "too few devices to tell"
-    if row["low"] > 0:
-        return Cell("yes", is_warning=True)
-    return "no, less" if row["high"] < 0 else "not told apart from before"
+    more = costs_more(row)
+    if more is None:
+        return "not told apart from before"
+    return Cell("yes", is_warning=True) if more else "no, less"

@@ -32,7 +32,7 @@ def content(all_figures: Figures) -> dict[str, Any]:
         "attention": sections_fleet.attention(shown),
         "left_out": _left_out(all_figures),
         "now_tiles": sections_fleet.now_tiles(shown),
-        "silent": sections_fleet.silent_table(shown),
+        "quiet": sections_fleet.quiet_table(shown),
         "places": sections_fleet.places(shown),
         "battery_tiles": sections_fleet.battery_tiles(shown),
         "weakest": sections_fleet.weakest_table(shown),

@@ -1,7 +1,7 @@
 """Which batteries end first: those that were measured and those that are only modelled.
 
-A measured figure is how long the charge still lasts; a modelled one is the life of a full
-battery, the most that can be left. So both rank by the days after which a battery may be empty.
+A measured figure is how long the charge still lasts; a modelled one is the life of a full battery.
+Both rank by the days after which a battery may be empty.
 """
 
 from __future__ import annotations
