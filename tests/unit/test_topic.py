@@ -5,7 +5,7 @@ import random
 import pytest
 
 from drupelet.base.errors import E_PEER, OK
-from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
 from drupelet.link.topic import KIND_TOPIC
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
 from unit.topic_bus import EPOCH_MS, FRAMES_MAX, Bus, Member
@@ -58,6 +58,24 @@ def test_listeners_that_are_away_get_one_frame_for_each_step() -> None:
         while member.topic.poll_into(frame, epoch * EPOCH_MS):
             sent += 1
         assert sent <= 1
+
+
+@pytest.mark.parametrize("frame_size", [FRAME_SIZE_MIN, 222])
+def test_a_message_that_fits_no_frame_of_the_topic_keeps_no_other_back(frame_size: int) -> None:
+    # What goes in front of records is longer in a topic's frame than in a link's.
+    for body_size in range(frame_size - 60, frame_size - 30):
+        first, second = (Member(number, 2, random.Random(number)) for number in range(2))
+        first.publish(bytes(body_size), 0)
+        first.publish(b"behind", 0)
+        frame = bytearray(frame_size)
+        heard = b""
+        for turn in range(40):
+            for sender, other in ((first, second), (second, first)):
+                size = sender.topic.poll_into(frame, turn * EPOCH_MS)
+                heard += frame[:size]
+                if size:
+                    assert other.topic.receive(frame, size, turn * EPOCH_MS) == OK
+        assert b"behind" in heard, body_size
 
 
 def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:

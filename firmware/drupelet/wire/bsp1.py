@@ -16,7 +16,6 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
-    FRAME_HEADER_SIZE,
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
@@ -90,11 +89,12 @@ def parse(exchange: "RecordsPort", frame: bytearray, at: int, end: int) -> int:
 
 def fill(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
     """Write the records that are due to frame[at:limit]; return their end (`at` if none is)."""
+    begin = at
     at = fill_ids(exchange, frame, at, limit)
     while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and exchange.next_message():
         size = CONTENT_HEADER_SIZE + exchange.core.store.size
         if at + RECORD_HEADER_SIZE + size > limit:
-            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= len(frame):
+            if begin + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room
             exchange.too_long()
         elif _put_message(exchange, frame, at, size):
