@@ -43,7 +43,7 @@ def give_keys(flash: Path, name: str, peer: str) -> None:
 
 
 class Box:
-    """One board with its folder; `status` is what it said last."""
+    """One board with its folder; `status` is what it said last, `start_status` as it started."""
 
     def __init__(self, name: str, folder: Path, firmware: Path) -> None:
         self.name = name
@@ -51,6 +51,7 @@ class Box:
         self.flash = folder / "flash"
         self.flash.mkdir(parents=True)
         self.status: Event = {}
+        self.start_status: Event = {}
         self.boots: list[int] = []
         self.visits = 0
         self._firmware = firmware
@@ -85,6 +86,7 @@ class Box:
         elif "own" in event:
             self.status = event
             if event["event"] in ("started", "woke"):
+                self.start_status = event
                 self.boots.append(int(event["boot"]))
 
     def start(self) -> None:

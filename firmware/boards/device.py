@@ -7,7 +7,7 @@ import gc
 import json
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.events import (
     CODE_BATTERY,
     CODE_ERROR,
@@ -54,6 +54,9 @@ _COUNTS = (COUNT_DAMAGED, COUNT_PROGRAMS, COUNT_ERASES)
 _PIECE_SIZE = const(512)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
+# A flash that kept nothing for so many epochs ends the program: what was not durable then is known
+# again after a start.
+_UNSAVED_EPOCHS_MAX = const(3)
 # How long to wait after a turn that ran out of memory, or a deep sleep that the store refused.
 _AGAIN_MS = const(1000)
 
@@ -90,6 +93,7 @@ class Device:
         self._telemetry = telemetry
         self._peers = peers
         self._millivolts = 0
+        self._unsaved_epochs = 0
         self._timestamp = bytearray(8)
         port.timestamp_into(self._timestamp)
         self._out: "bytearray | memoryview" = frame
@@ -232,6 +236,9 @@ class Device:
         code = self.node.save(now_ms)
         if code != OK:
             self.box.log(now_ms, CODE_ERROR, -code, _SAVING, 0, 0)
+        self._unsaved_epochs = self._unsaved_epochs + 1 if code == E_STORAGE else 0
+        if self._unsaved_epochs == _UNSAVED_EPOCHS_MAX:
+            raise StorageError("the flash kept nothing for %d epochs" % _UNSAVED_EPOCHS_MAX)
         self.tally()
         if self.battery is not None:
             millivolts = self.battery.millivolts()

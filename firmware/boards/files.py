@@ -1,10 +1,16 @@
 """Files of a MicroPython port: a folder of VfsPosix, or a mounted LittleFS (VfsLfs2).
 
-On LittleFS `flush` is durable and `rename` is atomic. VfsPosix has no fsync: its `flush` hands the
-bytes to the operating system, so they survive the end of the process, but not of the machine.
+On LittleFS `flush` is durable and `rename` is atomic. After a write or a flush that failed,
+LittleFS keeps nothing of the file that was not flushed before, and yet calls every later flush
+done. If the flash was full, the bytes can still be read: `flush` writes them to a new file once
+there is room.
+
+VfsPosix has no fsync: its `flush` hands the bytes to the operating system, so they survive the end
+of the process, but not of the machine.
 """
 
 import errno
+import gc
 import os
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
@@ -14,6 +20,8 @@ from drupelet.base.memory import copy
 # MicroPython's errno module does not have these two.
 _EFBIG = 27
 _ENOSPC = 28
+
+_COPY = "COPY.TMP"  # what `flush` writes again, until it has the file's name
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -33,6 +41,10 @@ class BoardFiles(Files):
     def __init__(self, folder: str) -> None:
         self._folder = folder.rstrip("/") + "/"
         self._open: "list" = [None] * FILES_OPEN_MAX
+        self._names = [""] * FILES_OPEN_MAX
+        # The size with all that was appended. After a failure -1 minus the size that can still be
+        # written again: -1 if nothing can.
+        self._sizes = [0] * FILES_OPEN_MAX
         self._scratch = bytearray(SCRATCH_SIZE)
 
     def names(self) -> "list[str]":
@@ -50,26 +62,69 @@ class BoardFiles(Files):
         fd = self._open.index(None)
         try:
             self._open[fd] = open(self._folder + name, "a+b" if create else "rb")  # noqa: SIM115
+            self._sizes[fd] = self._open[fd].seek(0, 2)
         except OSError as error:
             return _code(error)
+        self._names[fd] = name
         return fd
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Append buf[at:at+size]; OK or a code. `write` with an offset is MicroPython's own."""
+        if self._sizes[fd] < 0:
+            return E_STORAGE
         file = self._open[fd]
+        code = E_CAPACITY
         try:
             file.seek(0, 2)
-            return OK if file.write(buf, at, size) == size else E_CAPACITY
+            if file.write(buf, at, size) == size:
+                self._sizes[fd] += size
+                return OK
         except OSError as error:
-            return _code(error)
+            code = _code(error)
+        self._fail(fd, code)
+        return code
+
+    def _fail(self, fd: int, code: int) -> None:
+        self._sizes[fd] = -1 - self._sizes[fd] if code == E_CAPACITY else -1
 
     def flush(self, fd: int) -> int:
         """Make what was appended durable (LittleFS commits the file's metadata); OK or a code."""
+        if self._sizes[fd] >= 0:
+            try:
+                self._open[fd].flush()
+                return OK
+            except OSError as error:
+                self._fail(fd, _code(error))
+        return self._write_again(fd) if self._sizes[fd] < -1 else E_STORAGE
+
+    def _write_again(self, fd: int) -> int:
+        """Replace a file that a full flash has stopped by a copy that is durable; OK or a code."""
+        file = self._open[fd]
+        size = left = -1 - self._sizes[fd]
+        scratch = self._scratch
+        copied = self._folder + _COPY
+        gc.collect()  # two files are opened
         try:
-            self._open[fd].flush()
-            return OK
+            with open(copied, "wb") as target:
+                file.seek(0)
+                while left > 0:
+                    count = file.readinto(scratch, min(left, len(scratch)))
+                    if not count or target.write(scratch, 0, count) != count:
+                        break
+                    left -= count
+                target.flush()
+            if left:
+                os.remove(copied)
+                return E_CAPACITY
+            # From here on the old file is not to be read: its blocks are free.
+            self._sizes[fd] = -1
+            os.rename(copied, self._folder + self._names[fd])
+            self._open[fd] = open(self._folder + self._names[fd], "a+b")  # noqa: SIM115
         except OSError as error:
             return _code(error)
+        self._sizes[fd] = size
+        file.close()
+        return OK
 
     def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read up to `size` bytes from `offset` into buf[at:]; return the count, or E_STORAGE."""

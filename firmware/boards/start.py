@@ -45,7 +45,7 @@ def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Device":
 def start(path: str, make_port: "Callable[[dict], Port]") -> int:
     """Run the board that a configuration file describes until it is told to stop; return 0.
 
-    Returns 1 if the board cannot start, after printing the reason in one line.
+    Returns 1 if the board cannot start, or its flash fails, after printing the reason in one line.
     """
     try:
         with open(path) as stream:
@@ -70,6 +70,9 @@ def start(path: str, make_port: "Callable[[dict], Port]") -> int:
     except KeyboardInterrupt:
         board.port.release()
         board.node.save(board.port.now_ms())
+    except DrupeletError as error:
+        print("board %s: %s" % (config["name"], error), file=sys.stderr)
+        return 1
     # Not after an exception of `run`: then the watchdog, if there is one, restarts the board.
     board.port.release()
     return 0

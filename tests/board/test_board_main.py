@@ -53,7 +53,7 @@ def test_killed_ten_times_it_goes_on(tmp_path: Path, full_image: Path) -> None:
             taken = len(numbers(board.flash))
             board.start()
             board.wait_for(lambda life=life: len(board.boots) == life + 1, "start")
-            assert int(board.status["own"]) == taken
+            assert int(board.start_status["own"]) == taken
             time.sleep(chance.uniform(0.0, 1.2))
             board.kill()
             held = judge({"A": board_log(board.flash)})["A"]

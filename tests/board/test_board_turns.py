@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from boards.device import Device
-from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
@@ -91,6 +91,20 @@ def test_a_sensor_that_does_not_answer_is_asked_in_the_next_epoch(
     device.port.ms = 1000
     device.step()
     assert device.author.own == 1 and len(device.box.errors) == 1
+
+
+def test_a_flash_that_keeps_nothing_for_three_epochs_ends_the_program(
+    device: Device, sensor: Sensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sensor.failing = None
+    codes = [E_STORAGE, E_STORAGE, OK, E_CAPACITY, E_STORAGE, E_STORAGE, E_STORAGE]
+    monkeypatch.setattr(device.node, "save", lambda _now_ms: codes.pop(0))
+    while len(codes) > 1:
+        device.step()
+        device.port.ms += 1000
+    with pytest.raises(StorageError, match="kept nothing for 3 epochs"):
+        device.step()
+    assert [error for error in device.box.errors if error[1] == 2][-1] == (3, 2)
 
 
 class Broker:

@@ -35,6 +35,13 @@ def test_a_cut_at_every_block_write_of_littlefs(micropython: list[str]) -> None:
     assert words[2:] == ["lost", "0"]
 
 
+def test_what_a_full_littlefs_refuses_costs_nothing_that_came_before(
+    micropython: list[str],
+) -> None:
+    words = run(micropython, "full_lfs2.py", SOURCES).split()
+    assert int(words[1]) > 100 and int(words[3]) >= 32
+
+
 @pytest.mark.parametrize("kind", ["ram", "folder", "lfs2"])
 def test_the_steady_state_allocates_nothing(
     micropython: list[str], arch: str, firmware: Path, tmp_path: Path, kind: str

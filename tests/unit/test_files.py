@@ -1,6 +1,8 @@
 """The Files port: one contract for RAM, a host's folder, and what a full flash answers."""
 
+import errno
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -82,3 +84,22 @@ def test_host_reports_a_full_disk_and_a_broken_folder_as_codes(tmp_path: Path) -
     gone = HostFiles(tmp_path / "gone")
     assert gone.open("S0000001.LOG", True) == E_STORAGE
     assert gone.size("S0000001.LOG") == -1
+
+
+def test_a_host_does_not_call_a_flush_done_that_has_failed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = HostFiles(tmp_path)
+    fd = files.open("S0000001.LOG", True)
+    assert files.append(fd, b"x", 0, 1) == OK
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        assert files.flush(fd) == E_STORAGE
+    assert files.flush(fd) == E_STORAGE
+    files.close(fd)
+    assert files.open("S0000001.LOG", True) == fd
+    assert files.append(fd, b"y", 0, 1) == OK and files.flush(fd) == OK

@@ -5,7 +5,8 @@ Boards and hosts have their own (`boards.files`, `drupelet_host.store.folder_fil
 pass one contract suite, and promise:
 
     append   adds at the end; a power cut may lose it until `flush` has returned OK
-    flush    everything appended to this file is durable
+    flush    everything appended to this file is durable, also what was appended before an append
+             or a flush failed; if that cannot be, `flush` fails until the file is closed
     open     a file that it creates is durable, still empty, when it returns
     rename   replaces `new` if that exists; atomic, and durable when it returns
     remove   durable when it returns

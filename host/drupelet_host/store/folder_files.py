@@ -23,6 +23,7 @@ class HostFiles(Files):
     def __init__(self, folder: Path, open_max: int = FILES_OPEN_MAX) -> None:
         self._folder = folder
         self._open = [-1] * open_max
+        self._lost: set[int] = set()  # descriptors of which a flush has failed
 
     def names(self) -> list[str]:
         return [entry.name for entry in os.scandir(self._folder) if entry.is_file()]
@@ -42,6 +43,7 @@ class HostFiles(Files):
             if self._open[fd] >= 0:
                 self.close(fd)
             return _code(error)
+        self._lost.discard(fd)
         return fd
 
     def append(self, fd: int, buf: bytes | bytearray | memoryview, at: int, size: int) -> int:
@@ -52,10 +54,14 @@ class HostFiles(Files):
         return OK if wrote == size else E_CAPACITY
 
     def flush(self, fd: int) -> int:
+        if fd in self._lost:
+            return E_STORAGE
         try:
             os.fsync(self._open[fd])
-        except OSError as error:
-            return _code(error)
+        except OSError:
+            # Linux forgets what it could not write: the next call would succeed.
+            self._lost.add(fd)
+            return E_STORAGE
         return OK
 
     def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
