@@ -4,7 +4,14 @@ import copy
 
 import pytest
 
-from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
+from drupelet.node import (
+    BATCH,
+    CARRIER_SERIAL,
+    FAMILY_MVDS,
+    PROFILE_BSP_1,
+    PROFILE_MVDS_1,
+    SHARED,
+)
 from drupelet.store.files import RamFiles
 from drupelet.wire.packed import Packed
 from helpers import Member, stamp
@@ -14,6 +21,7 @@ from unit.stick_visits import (
     connect,
     link_of,
     pair,
+    peer_of,
     read,
     same_logs,
     settle,
@@ -439,3 +447,35 @@ def test_what_gave_up_its_row_before_it_was_in_a_bundle_goes_into_the_next(by: s
     write(a, stick)
     settle(members, stick)
     assert len(b.log()) == 7
+
+
+def test_a_bundle_acknowledges_nothing_of_a_family_that_it_does_not_carry() -> None:
+    """Rows are full, so the cursor stands before the other family's message when TAKEN comes."""
+    a, b = members = pair(pool=4)
+    for member in members:
+        other = member.node.join_id(bytes(range(32)), FAMILY_MVDS)
+        member.node.share(other, member.numbers[peer_of(member)], SHARED)
+    for number in range(8):
+        a.publish(b"%d" % number)
+    body = b"\0by another link"
+    assert a.node.publish(other, body, len(body), bytes(8), 0) > 0
+    a.publish(b"behind")
+    stick = Stick()
+    visit(a, stick)
+    visit(b, stick)
+    read(a, stick)
+    assert b.node.delivered == 9 and not a.node.is_current(a.numbers["B"])
+    links = [
+        member.node.link(
+            member.numbers[peer_of(member)], PROFILE_MVDS_1, CARRIER_SERIAL, 1000, BATCH
+        )
+        for member in members
+    ]
+    frame = bytearray(1024)
+    for now_ms in range(0, 60_000, 500):
+        for link, heard in ((links[0], links[1]), (links[1], links[0])):
+            while size := link.poll_into(frame, now_ms):
+                assert heard.receive(frame, size, now_ms) == 0
+    assert b.node.delivered == 10
+    settle(members, stick)
+    assert a.node.is_current(a.numbers["B"]) and b.node.delivered == 10

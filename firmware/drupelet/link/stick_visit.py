@@ -330,8 +330,9 @@ class BundleLink(Link):
     def _holds_through(self, handle: int) -> None:
         """Record an ACK for each message of the log up to a handle.
 
-        Messages that the peer requested since are left out, and sent again. A handle beyond the
-        end of the log is not one of this store.
+        Messages that the peer requested since are left out, and sent again. The cursor stops at a
+        message that is shared on links of another family: bundles do not carry it. A handle beyond
+        the end of the log is not one of this store.
         """
         core = self.core
         exchange = self.exchange
@@ -347,8 +348,10 @@ class BundleLink(Link):
             after = core.store.next(outbox.cursor)
             if not 0 < after <= handle:
                 break
-            outbox.cursor = after
             group = outbox.load_shared(after)
+            if group >= 0 and exchange.sees(group) != SHARED:
+                break
+            outbox.cursor = after
             if group >= 0:
                 core.remove_transient(after, group, False)
         outbox.is_dirty = True
