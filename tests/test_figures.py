@@ -243,7 +243,7 @@ def quotes_of_fleets() -> list[Quote]:
                f" {report} times"),
         (PAGE, f"The report of {devices:,} devices, an index and {devices // 100:,} pages,"
                f" took {pages['cpu_s']:,.0f} CPU seconds and"
-               f" {pages['wall_s']:.0f} seconds on two cores; its processes together held at most"
+               f" {pages['wall_s']:,.0f} seconds on two cores; its processes together held at most"
                f" {pages['peak_mb'] / 1000:.1f} GB. A query of one device took"
                f" {large['query']['wall_s']:.0f} seconds, of which Spark's start is most:"
                f" {small['query']['wall_s']:.0f} with the smaller fleet."),
