@@ -4,9 +4,11 @@ A visit writes the same frames as a live link. What it wrote counts as sent, or 
 only once the bundle is on the stick, complete and durable. A bundle that was taken in
 completely is acknowledged as a whole (docs/SPEC.md 7.3):
 
-    TAKEN  0x57 | number u32 | handle u32   our first frame: we have your bundles up to `number`
-    MARK   0x58 | before u32 | handle u32   the last frame: with bundle `before`, unless that is 0,
-                                            this is the writer's log up to `handle`
+    TAKEN  0x57 | number u32 | handle u32   the first frame: we have the peer's bundles up to
+                                            `number`
+    MARK   0x58 | before u32 | handle u32   the last frame: this bundle and, if `before` is not 0,
+                                            those up to bundle `before` hold the writer's log up
+                                            to `handle`
 
 The handle in a TAKEN is copied from the peer's MARK: only the peer can interpret it.
 """
@@ -214,18 +216,21 @@ class BundleLink(Link):
         exchange.begin(max(outbox.cursor, outbox.bundled_until))
 
     def set_room(self, room: int) -> None:
-        """Set the message bytes that the stick has room for; 1: none; 0: end the bundle."""
+        """Set the message bytes that the stick has room for.
+
+        1 is less than any message takes, but leaves room for acknowledgements; 0 ends the bundle.
+        """
         self.exchange.room = room
 
     def _unbundle(self) -> None:
         """Record that no bundle of ours is on a stick any more."""
-        self._mark(BUNDLED, 0)
+        self._replace_bit(BUNDLED, 0)
         self.exchange.outbox.bundled_until = 0
 
     def commit(self, now_ms: int, number: int = 0) -> None:
         """Record that the bundle is on the stick, complete and durable, as `number` (0: next)."""
         self.core.now_ms = now_ms
-        self._mark(BUNDLING, BUNDLED)
+        self._replace_bit(BUNDLING, BUNDLED)
         outbox = self.exchange.outbox
         self.exchange.inbox.end_bundle(True)
         number = number or self.bundle_out + 1
@@ -241,7 +246,7 @@ class BundleLink(Link):
     def abort(self, now_ms: int) -> None:
         """Drop a bundle that failed: nothing in it counts as written or acknowledged."""
         self.core.now_ms = now_ms
-        self._mark(BUNDLING, 0)
+        self._replace_bit(BUNDLING, 0)
         exchange = self.exchange
         exchange.inbox.end_bundle(False)
         self._acknowledges = self._is_written = False
@@ -356,7 +361,7 @@ class BundleLink(Link):
                 core.remove_transient(after, group, False)
         outbox.is_dirty = True
 
-    def _mark(self, bit: int, replacement: int) -> None:
+    def _replace_bit(self, bit: int, replacement: int) -> None:
         """Replace a bit in the state of every row of this peer."""
         outbox = self.exchange.outbox
         for row in range(outbox.count):

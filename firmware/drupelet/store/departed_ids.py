@@ -85,15 +85,15 @@ class DepartedIds:
     def fill_filter(self) -> None:
         """Rebuild the filter from the ring."""
         self._filter.clear()
-        handle = 0
-        while handle := self.log.step(handle):
-            for row in range(self.read(handle)):
+        place = 0
+        while place := self.log.step(place):
+            for row in range(self.read(place)):
                 self._filter.add(self.log.scratch, row * DEPARTED_ROW, 0)
 
-    def read(self, handle: int) -> int:
-        """Read the rows of the present record into the scratch; return how many there are."""
+    def read(self, place: int) -> int:
+        """Read the rows of the record at a place into the scratch; return how many there are."""
         size = min(self.log.length - RECORD_EXTRA, _BATCH_SIZE)
-        return max(self.log.read_into(handle, 4, self.log.scratch, 0, size), 0) // DEPARTED_ROW
+        return max(self.log.read_into(place, 4, self.log.scratch, 0, size), 0) // DEPARTED_ROW
 
     def note(self, id: "Buffer", at: int, group: int, tag: int) -> None:
         """Add an id; it is durable after `write_noted`."""

@@ -1,6 +1,6 @@
 """The tables of a store in RAM: where the records of messages are, pending ones, body files.
 
-`build` makes them again from the records, except `recent`. A row is 8 bytes and begins with its
+`build` makes them again from the records. A row is 8 bytes and begins with its
 key; key 0 is a free row.
 
     moving    handle u32 | place u32       records that move while their handle stays: first

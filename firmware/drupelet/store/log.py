@@ -48,7 +48,10 @@ FLUSHED = const(0x80)  # a bit in a kind: everything before this record was flus
 # Offsets of the fields of a message record (docs/SPEC.md).
 AT_SOURCE = const(4)
 AT_FLAGS = const(5)
+# Bytes of the body; of a TOMBSTONE, one bit for each sharer that may lack the message.
 AT_SIZE = const(6)
+# What the record is about, 0: nothing. Of a copy of a PENDING record, a TOMBSTONE and an OPENED,
+# the handle of the message; of a message that was pending, the place of its PENDING record.
 AT_REF = const(8)
 AT_TIMESTAMP = const(12)
 AT_ID = const(20)
@@ -116,8 +119,8 @@ class Log:
         self.failed = OK  # the first failure while writing the present record
         # The record that was written last is kept in RAM: reading it back would make LittleFS
         # write out its cache first.
-        self.last_written = self._head_size = 0
-        self._head = bytearray(head_size)
+        self.last_written = self._written_size = 0
+        self._written = bytearray(head_size)
         self._crc = store.crc
         self.scratch = store.scratch
         self.dirty = False
@@ -179,8 +182,8 @@ class Log:
 
     def read_into(self, place: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read bytes of the record at `place`, from `offset` on; return the count or a code."""
-        if place == self.last_written and offset + size <= self._head_size:
-            copy(buf, at, self._head, offset, size)
+        if place == self.last_written and offset + size <= self._written_size:
+            copy(buf, at, self._written, offset, size)
             return size
         count = self.descriptor(place // self.segment_size)
         offset += place % self.segment_size
@@ -248,7 +251,7 @@ class Log:
             return True
         head = self.head
         self.at = 0
-        size = self._head_size if place == self.last_written else len(self._head)
+        size = self._written_size if place == self.last_written else len(self._written)
         if self.read_into(place, 0, head, 0, size) < 4:
             return False
         self.length = get_u16_le(head, 0)
@@ -363,32 +366,32 @@ class Log:
         # Until `_finish`: nothing may be appended behind a part of a record.
         self.is_torn = True
         self.last_written = 0
-        head = self._head
+        written = self._written
         self.length = payload_size + RECORD_EXTRA
-        put_u16_le(head, 0, self.length)
+        put_u16_le(written, 0, self.length)
         self._flushed = 0 if self.dirty else FLUSHED
-        head[2] = kind | self._flushed
-        head[3] = tag
-        copy(head, 4, first, 0, first_size)
-        self._head_size = 4 + first_size
+        written[2] = kind | self._flushed
+        written[3] = tag
+        copy(written, 4, first, 0, first_size)
+        self._written_size = 4 + first_size
         self.at = self._newest_number * self.segment_size + self.end_of(self.count - 1)
         self.kind = kind
         self.tag = tag
-        crc32_into(self._crc, 0, head, 0, 4 + first_size, True)
-        self.failed = self.files.append(self.fd, head, 0, 4 + first_size)
+        crc32_into(self._crc, 0, written, 0, 4 + first_size, True)
+        self.failed = self.files.append(self.fd, written, 0, 4 + first_size)
 
     def _add(self, buf: "Buffer", at: int, size: int) -> None:
         if self.failed == OK and size:
             crc32_into(self._crc, 0, buf, at, size, False)
             self.failed = self.files.append(self.fd, buf, at, size)
-            kept = min(size, len(self._head) - self._head_size)
-            copy(self._head, self._head_size, buf, at, kept)
-            self._head_size += kept
+            kept = min(size, len(self._written) - self._written_size)
+            copy(self._written, self._written_size, buf, at, kept)
+            self._written_size += kept
 
     def _finish(self) -> int:
         """Complete the record, which becomes the present one; return its place or a code.
 
-        After a failure the log is as if the record had never been begun.
+        After a failure the log has no such record, and its segment takes no other.
         """
         if self.failed == OK:
             self._add_salt()
@@ -402,7 +405,7 @@ class Log:
         self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
         self.last_written = self.at
-        copy(self.head, 0, self._head, 0, self._head_size)
+        copy(self.head, 0, self._written, 0, self._written_size)
         return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:

@@ -135,10 +135,10 @@ def _read_head(log: Log, index: int) -> bool:
     log.set_end(index, max(0, min(size, end or log.segment_size)))
     if size <= 0:
         return size == 0
-    handle = number * log.segment_size
-    is_whole = log.verify(handle, HEAD_SIZE)
+    place = number * log.segment_size
+    is_whole = log.verify(place, HEAD_SIZE)
     version = log.tag & 0x3F
-    log.read_into(handle, 4, scratch, 0, 8)
+    log.read_into(place, 4, scratch, 0, 8)
     is_whole = is_whole and equal(scratch, 0, MAGIC, 0, 4) and scratch[4] == number & 0xFF
     if not is_whole or not 0 < version <= VERSION:
         log.note_damage(index)
