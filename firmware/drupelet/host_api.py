@@ -324,7 +324,7 @@ def waiting_count(link: "BundleLink", count_max: int) -> int:
     """Return how many messages the peer may lack that are on no stick, at most `count_max`."""
     exchange, store = link.exchange, link.core.store
     count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
-    handle = store.next(exchange.logged or exchange.outbox.cursor)
+    handle = store.next(max(exchange.logged, exchange.outbox.cursor))
     while handle > 0 and count < count_max:
         count += store.load(handle) == OK and exchange.wants(handle)
         handle = store.next(handle)

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from drupelet import host_api
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -479,3 +480,16 @@ def test_a_bundle_acknowledges_nothing_of_a_family_that_it_does_not_carry() -> N
     assert b.node.delivered == 10
     settle(members, stick)
     assert a.node.is_current(a.numbers["B"]) and b.node.delivered == 10
+
+
+@pytest.mark.parametrize("pool", [4, 64])
+def test_what_is_on_no_stick_is_counted_once(pool: int) -> None:
+    a, _ = pair(pool=pool)
+    for number in range(8):
+        a.publish(b"%d" % number)
+    assert host_api.waiting_count(link_of(a), 100) == 8
+    visit(a, Stick())
+    assert host_api.waiting_count(link_of(a), 100) == 0
+    for number in range(3):
+        a.publish(b"later %d" % number)
+    assert host_api.waiting_count(link_of(a), 100) == 3
