@@ -364,6 +364,18 @@ def test_a_group_that_waits_takes_no_room_from_another() -> None:
     assert put(store, 9000, group=2) > 0
 
 
+def test_a_group_whose_quota_is_full_can_delete() -> None:
+    store = reboot(RamFiles(), **SMALL)
+    store.quotas[2] = 2
+    handles = []
+    while (handle := put(store, len(handles), group=2)) > 0:
+        handles.append(handle)
+    for handle in handles:
+        assert store.entomb(handle, b"", 0) == OK
+        assert store.load(handle) == OK and store.state == STATE_DELETED
+    assert put(store, 9000, group=2) == E_CAPACITY
+
+
 @pytest.mark.parametrize("by", ["opened", "unsettled"])
 def test_what_is_needed_again_makes_no_room(by: str) -> None:
     """Its segment was found to be needed by nobody, when a quota was counted."""

@@ -353,7 +353,9 @@ class FlashStore:
         first_size = MESSAGE_PAYLOAD + 4 * (number >= 0)
         code = E_CAPACITY
         while code == E_CAPACITY:
-            code = self._make_room(first_size + rest_size, kind, group, source)
+            # A record about a message that is there counts against no quota: a full group, too, can
+            # delete.
+            code = self._make_room(first_size + rest_size, kind, 0 if ref else group, source)
             if code != OK:
                 return code
             first = log.scratch
