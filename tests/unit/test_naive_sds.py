@@ -7,6 +7,7 @@ import pytest
 
 from helpers_room import Ours
 from naive import sds
+from repeats import few
 
 TICK_S = 5
 MESSAGES = 60
@@ -115,7 +116,7 @@ def test_a_naive_participant_that_acknowledges_early(dialect: str, seed: int) ->
 
 
 @dialects
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", few(1, range(2)))
 def test_two_of_each(dialect: str, seed: int) -> None:
     Room(dialect, 2, 2, 0.25, seed + 10).run(40_000)
 
