@@ -38,7 +38,7 @@ from drupelet_tools.telemetry.schemas import HOUR_SUMS, STATE_COLUMNS
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet_rows
-from telemetry.command_line import run
+from telemetry.command_line import run, run_whole
 from telemetry.prometheus_server import Prometheus, complaints_of
 from telemetry.segment_log import spoil
 
@@ -465,8 +465,7 @@ def test_errors_are_one_line(fleet, served, tmp_path):
         ((), 2, "name the LAKE, or --dashboard"),
         ((fleet / "lake", "--port", "70000"), 2, "--port"),
     ):
-        done = subprocess.run([*MAIN, "serve", *map(str, words)], capture_output=True, text=True,
-                              timeout=60, check=False)  # fmt: skip
+        done = run_whole("serve", *words)
         assert (done.returncode, done.stdout) == (status, ""), (words, done)
         assert line in done.stderr and "Traceback" not in done.stderr
         assert status == 2 or done.stderr.count("\n") == 1
