@@ -7,10 +7,12 @@ import pytest
 
 
 def few(count: int, cases: Iterable[Any]) -> list[Any]:
-    """Values for `parametrize`; those behind the first `count` are of the tier `long`."""
+    """Values for `parametrize`, tuples for several names at once; those behind the first `count`
+    are of the tier `long`."""
+    rows = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [
-        case if at < count else pytest.param(case, marks=pytest.mark.long)
-        for at, case in enumerate(cases)
+        pytest.param(*row, marks=() if at < count else pytest.mark.long)
+        for at, row in enumerate(rows)
     ]
 
 

@@ -266,7 +266,9 @@ def test_what_an_extra_brings_runs(installed: tuple[str, Installed], tmp_path: P
     if not extra:
         _base_runs(environment, tmp_path)
     if extra == "flash":
-        done = environment.drupelet("flash", "build", str(tmp_path / "board"), "--arch", "x86")
+        done = environment.drupelet(
+            *("flash", "build", str(tmp_path / "board"), "--arch", "x86", "--set", "micro")
+        )
         assert done.returncode == 0, done
         assert any((tmp_path / "board").rglob("*.mpy"))
     if extra in ("broker", "telemetry"):

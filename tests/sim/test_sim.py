@@ -21,6 +21,7 @@ from drupelet_tools.sim.run import Run, attempt, run_plan
 from drupelet_tools.sim.seeds import run_seed
 from drupelet_tools.sim.soak import FIRST_SEED, Turns, soak
 from drupelet_tools.sim.world import World
+from drupelet_tools.sim.yearly import run_yearly
 from drupelet_tools.telemetry.decode import read_header
 from repeats import few
 
@@ -28,10 +29,17 @@ DAY_MS = 86_400_000
 QUARTER_MS = 900_000
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [pytest.param(1, id="half"), pytest.param(2, id="whole", marks=pytest.mark.long)],
-)
+def test_five_weeks_at_a_quarter_of_an_hour() -> None:
+    """Two boards and a host, long enough for a board's log to be full and make room."""
+    result = run_yearly(1, boards=2)
+    assert not result.violation, result.violation
+    assert result.device_years > 0.3 and result.wakes >= 2 * 37 * 96
+    assert result.deliveries > 1_700 and result.invariant_checks > 10_000
+    assert result.lost == result.duplicated == 0 and result.power_cuts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [1, 2], ids=["half", "whole"])
 def test_a_device_year_at_a_quarter_of_an_hour(seeds: int) -> None:
     """17,520 wakes and 10,000 deliveries in half a year: none is lost, none comes twice."""
     totals = soak(30.0, 1, "yearly", seeds, seeds)
