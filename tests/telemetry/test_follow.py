@@ -31,14 +31,13 @@ from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import agent_export, commit, compact, following, inputs, job, lake
 from drupelet_tools.telemetry.errors import LastingError
+from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
 from telemetry.command_line import run
 from telemetry.follow_script import Follow
 from telemetry.lake_content import content
 from telemetry.segment_log import spoil
-
-KILLS = 10
 
 
 def ingest(paths, root, **options):
@@ -313,7 +312,8 @@ def test_two_followers_and_an_ingest_at_once(boxes, tmp_path):
     assert _without_places(tables) == _without_places(wanted)
 
 
-def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp_path):
+@pytest.mark.parametrize("kills", few(1, (5, 10)))
+def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp_path, kills):
     packs = sorted((boxes / "in").glob("*.dbxpack"))
     (tmp_path / "in").mkdir()
     context = processes()
@@ -321,10 +321,10 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp
     given = ([str(tmp_path / "in")], str(root), str(end))
     rng = random.Random(7)
     killed = 0
-    for turn in range(KILLS):
+    for turn in range(kills):
         child = context.Process(target=kill_child.follow, args=given)
         child.start()
-        for pack in packs[turn::KILLS]:
+        for pack in packs[turn::kills]:
             shutil.copy(pack, tmp_path / "in")
         began = end.with_suffix(".began")
         while not began.exists():
@@ -334,7 +334,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp
         child.kill()
         child.join()
         killed += child.exitcode == -signal.SIGKILL
-    assert killed == KILLS
+    assert killed == kills
     assert lake.open_lake(root).version > 0, "some batches were committed"
     end.touch()
     kill_child.follow(*given)

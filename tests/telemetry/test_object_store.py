@@ -11,14 +11,13 @@ from drupelet_tools.telemetry import buckets, compact, lake
 from drupelet_tools.telemetry.changes import Inbox
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
+from repeats import few
 from telemetry import kill_child, s3_server
 from telemetry.bucket_boxes import boxes, bucket, ingest, server, tables_of, upload
 from telemetry.command_line import run
 from telemetry.follow_script import Follow
 
 __all__ = ["boxes", "bucket", "server"]
-
-KILLS = 6
 
 
 def test_inbox_and_lake_there_give_the_tables_of_a_local_lake(boxes, bucket, tmp_path):
@@ -186,13 +185,14 @@ def test_two_ingests_at_once_into_a_bucket_both_land_once(boxes, bucket):
     assert ingest(packs, root)["new"] == 0
 
 
-def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server):
+@pytest.mark.parametrize("kills", few(1, (4, 6)))
+def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server, kills):
     """Each is killed at another request to the store, wherever that is."""
     packs, wanted = boxes
     root = f"{bucket}/lake"
     ingest(packs[:2], root)
     rng = random.Random(7)
-    for turn in range(KILLS):
+    for turn in range(kills):
         reached, left = threading.Event(), [None] * rng.randrange(1, 40)
 
         def stop(*_given, reached=reached, left=left):
