@@ -38,8 +38,25 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.configure(config)
 
 
+# New objects that may come before the garbage collector looks at them, instead of 700: most are
+# gone by then without it.
+GC_THRESHOLD = 20_000
+
+
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: the garbage collector need not look at it time and again."""
+    gc.set_threshold(GC_THRESHOLD)
+    keep_what_is_loaded()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and nextitem.path != item.path:
+        keep_what_is_loaded()
+
+
+def keep_what_is_loaded() -> None:
+    """What a process has by now stays, such as modules, and trees of sources: the garbage
+    collector need not look at them time and again. The code of boards calls it in each turn."""
     gc.collect()
     gc.freeze()
 

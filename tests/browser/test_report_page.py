@@ -9,6 +9,7 @@ import pytest
 from browser import chromium
 from drupelet_tools.telemetry import buckets, report
 from drupelet_tools.telemetry.analyses_plan import battery_plan
+from repeats import few
 from telemetry import fleet, fleet_rows
 
 DRAWN = "document.querySelectorAll('.chart[data-drawn=yes]').length"
@@ -81,8 +82,9 @@ def test_the_page_draws_its_charts_and_asks_for_nothing(tab, pages, name, charts
 
 
 @pytest.mark.parametrize("name", ["small", "large", "index"])
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(
+    ("width", "dark"), few(2, ((PHONE, False), (DESK, True), (PHONE, True), (DESK, False)))
+)
 def test_it_fits_the_screen_and_the_finger(tab, pages, name, width, dark):
     opened(tab, pages[name], width=width, mobile=width == PHONE, dark=dark)
     if pictures := os.environ.get("DRUPELET_PICTURES"):  # for whoever wants to look at them

@@ -74,7 +74,7 @@ def test_the_standard_list_has_what_was_asked_for() -> None:
 
 
 def test_the_command_prints_what_it_found() -> None:
-    done = CliRunner().invoke(app, ["exhaust", "--world", "mvds-batch-long-to-few", "--json"])
+    done = CliRunner().invoke(app, ["exhaust", "--world", "bsp-batch-star", "--json"])
     assert done.exit_code == 0, done.output
     (row,) = json.loads(done.stdout)
     assert row["closed"] and not row["violation"]

@@ -31,14 +31,13 @@ from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import agent_export, commit, compact, following, inputs, job, lake
 from drupelet_tools.telemetry.errors import LastingError
+from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
 from telemetry.command_line import run
 from telemetry.follow_script import Follow
 from telemetry.lake_content import content
 from telemetry.segment_log import spoil
-
-KILLS = 10
 
 
 def ingest(paths, root, **options):
@@ -313,7 +312,8 @@ def test_two_followers_and_an_ingest_at_once(boxes, tmp_path):
     assert _without_places(tables) == _without_places(wanted)
 
 
-def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp_path):
+@pytest.mark.parametrize("kills", few(1, (5, 10)))
+def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp_path, kills):
     packs = sorted((boxes / "in").glob("*.dbxpack"))
     (tmp_path / "in").mkdir()
     context = processes()
@@ -321,10 +321,10 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp
     given = ([str(tmp_path / "in")], str(root), str(end))
     rng = random.Random(7)
     killed = 0
-    for turn in range(KILLS):
+    for turn in range(kills):
         child = context.Process(target=kill_child.follow, args=given)
         child.start()
-        for pack in packs[turn::KILLS]:
+        for pack in packs[turn::kills]:
             shutil.copy(pack, tmp_path / "in")
         began = end.with_suffix(".began")
         while not began.exists():
@@ -334,7 +334,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp
         child.kill()
         child.join()
         killed += child.exitcode == -signal.SIGKILL
-    assert killed == KILLS
+    assert killed == kills
     assert lake.open_lake(root).version > 0, "some batches were committed"
     end.touch()
     kill_child.follow(*given)
@@ -591,8 +591,17 @@ def test_a_lake_of_another_version_ends_it(inbox, tmp_path):
 # --- what it costs ---
 
 
-def test_many_small_batches_leave_few_files(inbox, tmp_path):
-    """A batch reads what may have its devices, so few files bound what it costs."""
+@pytest.mark.parametrize(
+    ("tier_files", "batches"),
+    [(16, 60), pytest.param(compact.TIER_FILES, 210, marks=pytest.mark.long)],
+)
+def test_many_small_batches_leave_few_files(inbox, tmp_path, monkeypatch, tier_files, batches):
+    """A batch reads what may have its devices, so few files bound what it costs.
+
+    Without anything that bounds them, a third of the batches leave a file of each kind.
+    """
+    monkeypatch.setattr(compact, "TIER_FILES", tier_files)
+    monkeypatch.setattr(compact, "_TIER_BITS", tier_files.bit_length() - 1)
     count = iter(range(10_000))
 
     def add():
@@ -604,11 +613,11 @@ def test_many_small_batches_leave_few_files(inbox, tmp_path):
             spoil(data, 0, 3) if at % 3 else b"no segment" + bytes([at % 256, at >> 8])
         )
 
-    batches = 210  # without anything that bounds them, at least 70 files of each kind
     followed = Follow([inbox], tmp_path / "lake", *[add] * batches)
     assert followed.news == [1] * batches
     files = lake.open_lake(tmp_path / "lake").files
-    assert len(files["piece"]) < 64 and len(files["key"]) < 12 and len(files["foreign"]) < 64
+    assert len(files["piece"]) < tier_files and len(files["foreign"]) < tier_files
+    assert len(files["key"]) < 12
     ingest([inbox], tmp_path / "plain")
     assert content(tmp_path / "lake") == content(tmp_path / "plain")
 

@@ -31,6 +31,7 @@ from drupelet_tools.telemetry import (
 )
 from drupelet_tools.telemetry.command import app
 from drupelet_tools.telemetry.errors import TelemetryError
+from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
 from telemetry.lake_content import content
@@ -198,7 +199,7 @@ def random_fleet(rng, folder):
     return sorted(folder.glob("*.dbx"))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(4, range(12)))
 def test_pieces_give_what_a_plain_decoder_gives_for_the_whole(seed, tmp_path):
     """Another decoder, a device at a time and without pieces, is the judge."""
     rng = random.Random(seed)

@@ -19,12 +19,12 @@ from drupelet_tools.bench import corpus_files
 from drupelet_tools.telemetry import commit, compact, job, lake, migrate, repack, schemas
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.settle import settled
+from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
 from telemetry.command_line import run
 from telemetry.lake_content import content
 
-KILLS = 20
 PLACES = ("file", "offset")
 OLD_LAKE = Path(__file__).parent / "lake-v3.tar.xz"
 LAKE_BEFORE = Path(__file__).parent / "lake-v4.tar.xz"
@@ -425,7 +425,10 @@ def test_boots_of_which_nothing_comes_are_removed_after_the_days_to_keep(tmp_pat
 # --- kills ---
 
 
-def test_killed_at_any_point_the_next_runs_give_the_same_tables(boxes, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kills", few(1, (10, 20)))
+def test_killed_at_any_point_the_next_runs_give_the_same_tables(
+    boxes, tmp_path, monkeypatch, kills
+):
     packs, wanted = boxes
     started = time.monotonic()
     ingest(packs, tmp_path / "timed", events=True)
@@ -433,7 +436,7 @@ def test_killed_at_any_point_the_next_runs_give_the_same_tables(boxes, tmp_path,
     rng = random.Random(8)
     root = tmp_path / "lake"
     killed = 0
-    for turn in range(KILLS):
+    for turn in range(kills):
         own = [str(path) for path in rng.sample(packs, 4)]
         work = (
             (kill_child.compact, (str(root),))
@@ -448,7 +451,7 @@ def test_killed_at_any_point_the_next_runs_give_the_same_tables(boxes, tmp_path,
         child.kill()
         child.join()
         killed += child.exitcode == -signal.SIGKILL
-    assert killed > KILLS // 3
+    assert killed > kills // 3
     ingest(packs, root, events=True)
     assert without_places(content(root)) == without_places(wanted)
     monkeypatch.setattr(compact, "ORPHAN_HOURS", 0)

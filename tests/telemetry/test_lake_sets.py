@@ -5,6 +5,7 @@ import random
 import pytest
 
 from drupelet_tools.telemetry import job, lake, schemas
+from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet
 from telemetry.segment_log import spoil
@@ -72,7 +73,7 @@ def test_the_set_has_every_kind_of_trouble(boxes):
     assert len(wanted["clocks"]) == 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(2, range(8)))
 def test_any_order_and_pieces_give_the_same_tables(boxes, tmp_path, seed):
     files, wanted = boxes
     rng = random.Random(seed)

@@ -1,76 +1,23 @@
 """A lake and inputs on object storage: the tables of a local lake, whatever goes wrong."""
 
 import itertools
-import json
 import multiprocessing
 import random
-import subprocess
-import sys
 import threading
 
 import pytest
 
-from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import buckets, compact, job, lake
+from drupelet_tools.telemetry import buckets, compact, lake
 from drupelet_tools.telemetry.changes import Inbox
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.place import create, place
+from repeats import few
 from telemetry import kill_child, s3_server
+from telemetry.bucket_boxes import boxes, bucket, ingest, server, tables_of, upload
 from telemetry.command_line import run
 from telemetry.follow_script import Follow
-from telemetry.lake_content import content
 
-PLACES = ("'file'", "'offset'")
-COMMAND_S = 300
-KILLS = 6
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server():
-    running = s3_server.S3Server()
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def bucket(server, monkeypatch):
-    """The URI of an empty bucket, and what the tools must know to find it."""
-    for name, value in s3_server.ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    return server.make_bucket(f"bucket-{next(_numbers)}")
-
-
-@pytest.fixture(scope="module")
-def boxes(tmp_path_factory):
-    """A damaged corpus in many packs, and what is in a lake of it."""
-    folder = tmp_path_factory.mktemp("boxes")
-    corpus_files.write(folder / "in", corpus_files.Corpus(30_000, 6, 8, damage=True, seed=6))
-    ingest([folder / "in"], folder / "lake")
-    return sorted((folder / "in").glob("*.dbxpack")), tables_of(folder / "lake")
-
-
-def ingest(paths, root):
-    return job.ingest([place(path) for path in paths], place(root), {}, None, events=True)
-
-
-def upload(paths, folder):
-    """Put files into a folder of the store."""
-    for path in paths:
-        with create(place(folder) / path.name) as out:
-            out.write(path.read_bytes())
-    return folder
-
-
-def tables_of(root):
-    """All rows of all tables, wherever the files were."""
-    tables = content(place(root))
-    tables["quarantine"] = sorted(
-        ", ".join(part for part in row.split(", ") if not part.startswith(PLACES))
-        for row in tables["quarantine"]
-    )
-    return tables
+__all__ = ["boxes", "bucket", "server"]
 
 
 def test_inbox_and_lake_there_give_the_tables_of_a_local_lake(boxes, bucket, tmp_path):
@@ -220,34 +167,7 @@ def test_an_ingest_asks_for_what_is_new_not_for_all_that_is_there(boxes, bucket,
     assert requests.total() <= 60, requests
 
 
-# --- Spark, several at once, kills ---
-
-
-def command(*arguments):
-    """What `drupelet telemetry` prints, as a process with a Spark of its own."""
-    words = [sys.executable, "-m", "drupelet_host", "telemetry", *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_workers_of_spark_read_and_write_there_and_a_query_finds_it(boxes, bucket, tmp_path):
-    packs, _ = boxes
-    ingest(packs[:2], tmp_path / "lake")
-    wanted = tables_of(tmp_path / "lake")
-    inbox = upload(packs[:2], f"{bucket}/inbox")
-    root = f"{bucket}/lake"
-    command("ingest", inbox, "--lake", root, "--events")
-    assert tables_of(root) == wanted
-    statement = (
-        "SELECT (SELECT count(*) FROM events) AS events, (SELECT count(*) FROM hours) AS hours,"
-        " (SELECT count(*) FROM pieces) AS pieces"
-    )
-    (row,) = map(json.loads, command("query", "--lake", root, "--json", statement).splitlines())
-    assert {name: row[name] for name in ("events", "hours")} == {
-        name: len(wanted[name]) for name in ("events", "hours")
-    }
-    assert row["pieces"] > 0
+# --- several at once, kills ---
 
 
 def started(work, *arguments):
@@ -269,13 +189,14 @@ def test_two_ingests_at_once_into_a_bucket_both_land_once(boxes, bucket):
     assert ingest(packs, root)["new"] == 0
 
 
-def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server):
+@pytest.mark.parametrize("kills", few(1, (4, 6)))
+def test_a_run_that_is_killed_leaves_the_bucket_a_lake(boxes, bucket, server, kills):
     """Each is killed at another request to the store, wherever that is."""
     packs, wanted = boxes
     root = f"{bucket}/lake"
     ingest(packs[:2], root)
     rng = random.Random(7)
-    for turn in range(KILLS):
+    for turn in range(kills):
         reached, left = threading.Event(), [None] * rng.randrange(1, 40)
 
         def stop(*_given, reached=reached, left=left):

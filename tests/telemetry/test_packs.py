@@ -5,6 +5,7 @@ import random
 import pytest
 
 from drupelet_tools.telemetry import choose, inputs, job, lake
+from repeats import few
 from telemetry import box_writer as box
 
 DEVICE, OTHER = b"\1\2\3\4", b"\5\2\3\4"
@@ -72,7 +73,7 @@ def test_a_length_that_spans_the_next_segment_costs_none(tmp_path, hurt):
     assert [row["reason"] for row in quarantined] == [f"pack: bad length at {places[hurt] - 4}"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(10, range(40)))
 def test_what_is_intact_is_found_behind_any_damage(tmp_path, seed):
     """A length of any value, alone or with others, beside headers that are gone or cut files."""
     rng = random.Random(seed)
@@ -99,7 +100,7 @@ def test_what_is_intact_is_found_behind_any_damage(tmp_path, seed):
     assert quarantined
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(8, range(20)))
 def test_bytes_that_are_lost_or_too_many_cost_the_segment_they_are_in(tmp_path, seed):
     rng = random.Random(seed)
     datas = segments()

@@ -115,18 +115,17 @@ def test_a_query_of_one_device_reads_no_other(spark, tmp_path):
     ids = dict(zip(*state.read_devices().select(["name", "device"]).to_pydict().values(),
                    strict=True))  # fmt: skip
     tables = ("devices", "segments", "health", "days", "messages", sql.PIECES)
-    counts = {
-        table: dict(
-            sql.select(spark, state, f"SELECT device, count(*) FROM {table} GROUP BY 1").rows
-        )
-        for table in tables
-    }
+    counted = (f"SELECT '{table}', device, count(*) FROM {table} GROUP BY 2" for table in tables)
+    rows_of_all = sql.select(spark, state, " UNION ALL ".join(counted)).rows
+    counts = {(table, device): count for table, device, count in rows_of_all}
+    assert {table for table, _ in counts} == set(tables)
+    of_one = "SELECT " + ", ".join(f"(SELECT count(*) FROM {table})" for table in tables)
     for word, device in (("A", ids["A"]), (ids["B"], ids["B"]), ("0badcafe", "0badcafe")):
         own = state.ids_of([word])
         assert own == {device}
+        expected = tuple(counts.get((table, device), 0) for table in tables)
+        assert sql.select(spark, state, of_one, own).rows == [expected], word
         for table in tables:
-            part = sql.select(spark, state, f"SELECT count(*) FROM {table}", own).rows
-            assert part == [(counts[table].get(device, 0),)], (word, table)
             if table not in ("devices", sql.PIECES):
                 rows = state.read(table).filter(pc.field("device") == device)
                 assert state.read(table, devices=own).equals(rows)

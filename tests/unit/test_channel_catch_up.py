@@ -10,6 +10,7 @@ from drupelet.channel.relay import wanted_ids
 from helpers_channel import START_MS, Talker, wire
 from helpers_room import Ours
 from naive import sds
+from repeats import few
 
 MESSAGES = 200
 ENTRIES = 10
@@ -77,9 +78,7 @@ def catch_up(dialect: str, seed: int, heard_from: int) -> tuple[Ours, int]:
 
 
 @pytest.mark.parametrize("dialect", ["sds", "sds-nim"])
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
-)
+@pytest.mark.parametrize("seed", few(1, range(4)))
 def test_a_quarter_lost_with_ten_entries_in_each_message(dialect: str, seed: int) -> None:
     ours, requests = catch_up(dialect, seed, 0)
     print(f"\n{dialect} seed {seed}: {ours.now} s, {requests} requests")

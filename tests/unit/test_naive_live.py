@@ -14,6 +14,7 @@ from drupelet.wire.profiles import PROFILE_BSP_0
 from helpers import Draw
 from helpers_naive import FAULTS, FIELDS, Naive, NaiveMvds, Ours, World
 from naive import mvds
+from repeats import few
 
 # One mode for all, or every node another than the one before it.
 MODES = {"batch": (BATCH,), "interactive": (INTERACTIVE,), "mixed": (BATCH, INTERACTIVE)}
@@ -21,7 +22,7 @@ modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
 @modes
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(3, range(6)))
 def test_bsp_with_a_naive_device(seed: int, mode: tuple) -> None:
     draw = Draw(seed)
     world = World(draw, [Ours("A", draw), Naive("N", draw)], ["AN"], mode, **FAULTS)

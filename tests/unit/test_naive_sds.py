@@ -7,15 +7,19 @@ import pytest
 
 from helpers_room import Ours
 from naive import sds
+from repeats import few
 
 TICK_S = 5
-MESSAGES = 60
+MESSAGES = 60  # of each participant
 
 
 class Room:
     """Everybody hears everybody, but for what is lost; some frames come twice, some late."""
 
-    def __init__(self, dialect: str, ours: int, naive: int, loss: float, seed: int) -> None:
+    def __init__(
+        self, dialect: str, ours: int, naive: int, loss: float, seed: int, messages: int = MESSAGES
+    ) -> None:
+        self.messages = messages
         self.draw = random.Random(seed)
         self.loss = loss
         self.now = 0
@@ -64,7 +68,7 @@ class Room:
     def publish(self, one: Ours | sds.Participant) -> None:
         """One more message of a participant, unless it has written all of its own."""
         number = self.written[one.name]
-        if number == MESSAGES:
+        if number == self.messages:
             return
         text = f"{one.name} {number}"
         if isinstance(one, Ours):
@@ -86,7 +90,7 @@ class Room:
         return {name: texts for name, texts in missing.items() if texts}
 
     def run(self, seconds_max: int, reboot_s: int = 0) -> None:
-        total = MESSAGES * len(self.written)
+        total = self.messages * len(self.written)
         while self.now < seconds_max:
             for one in (*self.ours, *self.naive):
                 if self.draw.random() < 0.7:
@@ -115,9 +119,9 @@ def test_a_naive_participant_that_acknowledges_early(dialect: str, seed: int) ->
 
 
 @dialects
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_two_of_each(dialect: str, seed: int) -> None:
-    Room(dialect, 2, 2, 0.25, seed + 10).run(40_000)
+@pytest.mark.parametrize(("seed", "messages"), few(1, [(0, 30), (0, MESSAGES), (1, MESSAGES)]))
+def test_two_of_each(dialect: str, seed: int, messages: int) -> None:
+    Room(dialect, 2, 2, 0.25, seed + 10, messages).run(40_000)
 
 
 @dialects

@@ -5,6 +5,7 @@ import pytest
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.node import BATCH, INTERACTIVE
 from helpers import Draw, Member, Network, check_causal, stamp
+from repeats import few
 from unit.cut_files import CutFiles, PowerCut
 
 SEEDS = range(30)
@@ -119,7 +120,7 @@ class Unsteady(Network):
         return logs[0] == logs[1] == logs[2]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", few(10, SEEDS))
 def test_power_cuts(seed: int) -> None:
     net = Unsteady(seed, cuts=8)
     while not net.done():

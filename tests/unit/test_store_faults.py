@@ -17,6 +17,7 @@ from drupelet.store.states import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
+from repeats import strides
 from unit.cut_files import CutFiles
 from unit.numbered_messages import SETTLED, body_of, log_of, message_id, put, reboot, store_id
 from unit.power_cuts import check, go_on, play, recorded
@@ -55,9 +56,12 @@ def no_memory_once(step: int) -> Callable[[int], int]:
 
 @pytest.mark.parametrize("refusals", [full_from, full_once, failing_once, no_memory_once])
 @pytest.mark.parametrize("scenario", SHORT)
-def test_a_refusal_at_every_step(scenario: str, refusals: Callable[[int], Callable]) -> None:
+@pytest.mark.parametrize("stride", strides(2))
+def test_a_refusal_at_every_step(
+    scenario: str, refusals: Callable[[int], Callable], stride: int
+) -> None:
     """It goes on at once, and after a reboot: nothing that it had is lost, and there is room."""
-    for step in range(len(recorded(scenario))):
+    for step in range(0, len(recorded(scenario)), stride):
         run = play(scenario, refusals(step))
         check(run, run.store, run.files)
         go_on(run, run.store, run.files)

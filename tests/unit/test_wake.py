@@ -6,6 +6,7 @@ from drupelet.base.limits import WAIT_MS_MAX
 from drupelet.engine.states import GOT_ACK
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_STICK, INTERACTIVE, PROFILE_BSP_1
 from helpers import Draw, Member
+from repeats import few
 
 END_MS = 400_000
 STEP_MS = 10
@@ -77,9 +78,10 @@ def run(line: Line, busy: bool) -> None:
                 due[side] = now_ms + wait_ms
 
 
-@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
+@pytest.mark.parametrize(
+    ("mode", "loss"), few(2, [(BATCH, 300), (INTERACTIVE, 0), (BATCH, 0), (INTERACTIVE, 300)])
+)
 @pytest.mark.parametrize("epochs_ms", [(1000, 0), (1000, 3000), (2500, 500)], ids=str)
-@pytest.mark.parametrize("loss", [0, 300])
 def test_sleeping_misses_nothing(mode: int, epochs_ms: tuple[int, int], loss: int) -> None:
     lines = [Line(5, mode, epochs_ms, loss) for _ in range(2)]
     for line, busy in zip(lines, (True, False), strict=True):
