@@ -87,8 +87,6 @@ class Core:
         self.unknown = 0
         self.refused = 0
         self.now_ms = 0  # when the present frame is read or written
-        # It has an ACK, an offer or a message: it may leave only after `store.barrier()`.
-        self.needs_barrier = False
         # Of the record that is read or written.
         self.is_telemetry = False  # its message is a black box
         self.link_number = 0  # the peer's number, while `compact-1` reads it; 0: none
@@ -163,12 +161,12 @@ class Core:
                 regroup(group)
 
     def durable_size(self, size: int) -> int:
-        """Return `size` of a frame once what it stands for is durable; 0: drop the frame.
+        """Return `size` of a frame once everything in the store is durable; 0: drop the frame.
 
         A power cut must not take what we have acknowledged. Nor our own messages that peers may
         hold: nobody sends these back to us.
         """
-        return size if not self.needs_barrier or self.store.barrier() == OK else 0
+        return size if self.store.barrier() == OK else 0
 
     def is_box(self, group: int) -> bool:
         """Return True if the messages of a group are black boxes."""

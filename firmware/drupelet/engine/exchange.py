@@ -481,7 +481,6 @@ class Exchange:
                 number = inbox.take_owed(row, self.visits)
                 # Skip a record that reclaim removed: a peer that has the message sends it again.
                 if store.id_into(self.core.message_handle, buf, at):
-                    self.core.needs_barrier = True
                     return 1 + number
         return self._take_ack_of_log(buf, at) or self._take_ack_by_id(buf, at)
 
@@ -498,7 +497,6 @@ class Exchange:
                 if self.sees(group) and not self._is_carried(group, -1):
                     copy(buf, at, store.id, 0, ID_SIZE)
                     self.core.message_handle = handle
-                    self.core.needs_barrier = True
                     return 1
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
                     inbox.owe(handle, group, 0, BY_ROW)  # left to another link to the peer
@@ -520,7 +518,6 @@ class Exchange:
             else:
                 inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
                 scan[_OWED_ENTRY] = entry + 1
-            self.core.needs_barrier = True
             return 1 + inbox.entry_number(entry)
         return 0
 
@@ -643,7 +640,6 @@ class Exchange:
 
     def put_message(self) -> None:
         """Record that the selected message was written into the frame."""
-        self.core.needs_barrier = True
         self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
         self.note_sent(self.core.message_row)
@@ -703,7 +699,6 @@ class Exchange:
                 continue
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
             outbox.unmark(row, INDEXED)
-            self.core.needs_barrier = True  # the peer relies on us holding what we offer
             self.core.message_row = row
             return True
         return False

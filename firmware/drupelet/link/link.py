@@ -219,9 +219,9 @@ class Link:
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame that is due; return its size, or 0 if nothing is due now.
 
-        `len(frame)` is the carrier's frame size; a longer message goes out in pieces. A frame with
-        an ACK, an OFFER, a MESSAGE or a SEGMENT is returned only after the store's barrier. If
-        that fails, the frame is dropped as if it had been lost: its records are sent again later.
+        `len(frame)` is the carrier's frame size; a longer message goes out in pieces. Records and
+        SEGMENTs are returned only after the store's barrier. If that fails, the frame is dropped
+        as if it had been lost: its records are sent again later.
         """
         if self.closed:
             return 0
@@ -333,7 +333,6 @@ class Link:
         goes back.
         """
         exchange = self.exchange
-        exchange.core.needs_barrier = False
         size = 0
         if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1:  # in its first two frames
             size = self.core.long.state_into(exchange, frame)
@@ -352,7 +351,6 @@ class Link:
                 kind = _TELEMETRY_BYTES if exchange.core.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)
                 exchange.count(_SEGMENTS, 1)
-                exchange.core.needs_barrier = True
                 return self._leave(size)
             end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
