@@ -260,8 +260,6 @@ class Node(Publisher):
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self.links if link.peer == slot and not link.visits]
         core = self.core
-        if not core.outboxes[slot].rows_max:
-            core.allocate()
         clocks = core.clocks
         live = carrier != CARRIER_STICK
         if live and not (others and clocks.epoch_ms(slot) <= epoch_ms):

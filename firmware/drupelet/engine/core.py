@@ -76,7 +76,7 @@ class Core:
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
-        self.offers_max = offers_max
+        self._offers_max = offers_max
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
         self.consumed = 0  # the handle up to which the client has confirmed the log
         self.boot = 0
@@ -96,27 +96,26 @@ class Core:
     # --- peers and groups ---
 
     def add_peer(self, peer: int) -> None:
-        """Create the tables of a peer; a row of a removed peer keeps the tables that it has."""
-        if peer == len(self.outboxes):
-            self.outboxes.append(Outbox(peer, self.store, self.members))
-            self.inboxes.append(Inbox())
-        if self.boot:
-            self.allocate()
+        """Create the tables of a peer; a row of a removed peer keeps the tables that it has.
 
-    def allocate(self) -> None:
-        """Share the table rows out among the peers, at boot and when a peer is added later."""
-        peers = len(self.outboxes) or 1
+        The table rows are shared out among all peers.
+        """
+        if peer < len(self.outboxes):
+            return
+        self.outboxes.append(Outbox(peer, self.store, self.members))
+        self.inboxes.append(Inbox())
+        peers = peer + 1
         rows_max = max(self.pending.rows_max // peers, OUTBOX_ROWS_MIN)
-        offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
-        for peer in range(len(self.outboxes)):
-            if self.outboxes[peer].rows_max != rows_max:
-                self.outboxes[peer].resize(rows_max)
-                self.inboxes[peer].resize(offers_max, rows_max)
+        offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN)
+        for row in range(peers):
+            outbox = self.outboxes[row]
+            inbox = self.inboxes[row]
+            if outbox.rows_max != rows_max or inbox.offers_max != offers_max:
+                outbox.resize(rows_max)
+                inbox.resize(offers_max, rows_max)
 
     def refill(self, peer: int) -> bool:
         """Advance a peer's cursor while rows are free; return True if a row was filled."""
-        if not self.outboxes[peer].rows_max:
-            self.allocate()
         return self.outboxes[peer].refill(self.graph.newest)
 
     def has_more(self, peer: int) -> bool:

@@ -64,7 +64,7 @@ class Inbox:
 
     @property
     def offers_max(self) -> int:
-        """The number of entries before the ask register; 0 before the boot."""
+        """The number of entries before the ask register."""
         return len(self.entries) // ENTRY_SIZE - 1
 
     def resize(self, offers_max: int, owed_max: int) -> None:

@@ -59,7 +59,7 @@ class Outbox:
 
     @property
     def rows_max(self) -> int:
-        """The number of rows; 0 before the boot."""
+        """The number of rows."""
         return len(self.handles)
 
     def resize(self, rows_max: int) -> None:
