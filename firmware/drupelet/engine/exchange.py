@@ -730,15 +730,6 @@ class Exchange:
             outbox.set_state(row, outbox.state(row) | HOLD)
             core.remove_transient(outbox.handles[row], group, True)
 
-    def forget_sends(self) -> None:
-        """Make everything unanswered due again: a lossless connection begins or ends."""
-        outbox = self.outbox
-        for row in range(outbox.count):
-            outbox.make_due(row)
-        self.inbox.ask_again()
-        self.core.pending.ask_again()
-        self.attention = True
-
     def forget_holds(self) -> None:
         """Show the peer all that we share with it again, as if it held nothing: it lost its store,
         or it acknowledged by prefixes that fit two messages."""
