@@ -166,6 +166,14 @@ def _state_of(core: "Core", row: int) -> PeerState:
     )  # fmt: skip
 
 
+def is_current(node: "Node", peer: int) -> bool:
+    """Return True if a peer (number) is known to hold everything that the log has for it."""
+    row = node.core.members.peer_row(peer)
+    state = _state_of(node.core, row)
+    is_shown = not state.has_waiting and not state.outstanding
+    return is_shown and not node.core.outboxes[row].reserved_rows
+
+
 def is_on_its_way(node: "Node", peer: int, handle: int) -> bool:
     """Return True if a message has a row for a peer (number) that may lack it."""
     outbox = node.core.outboxes[node.core.members.peer_row(peer)]
@@ -210,6 +218,11 @@ def skip_bundles(node: "Node", count: int) -> None:
 
 
 # --- saving and sleeping ---
+
+
+def would_save(node: "Node") -> bool:
+    """Return True if `Node.save` would write."""
+    return wake_state.is_dirty(node.core)
 
 
 def require_save(node: "Node") -> None:

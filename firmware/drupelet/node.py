@@ -25,7 +25,6 @@ from drupelet.base.limits import (
     ID_SIZE,
     MESSAGES_MAX,
     OFFERS_MAX,
-    PART_PUBLISH,
     PARTS_MAX,
     PEERS_MAX,
     WAIT_MS_MAX,
@@ -128,33 +127,10 @@ class Node(Publisher):
         group_id_into(id, client_id, descriptor, len(descriptor))
         number = self.join_id(id, FAMILY_BSP, flags, client)
         if self.store.spool.descriptor_size(number) < 0:
-            self.join_begin(client_id)
-            self.join_append(descriptor, 0, len(descriptor))
-            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
-        return number
+            from drupelet.engine.descriptor import keep_descriptor
 
-    def join_begin(self, client_id: bytes) -> None:
-        """Begin to join with a descriptor in pieces: call `join_append`, then `join_end`."""
-        from drupelet.engine.descriptor import describe_begin
-
-        check(describe_begin(self.core, client_id), "no room for a descriptor")
-
-    def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
-        """Append `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
-        from drupelet.engine.descriptor import describe_append
-
-        check(describe_append(self.core, piece, at, size), "no room for a descriptor")
-
-    def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
-        """Join the group; return its number."""
-        from drupelet.engine.descriptor import describe_end
-
-        id = bytearray(ID_SIZE)
-        check(describe_end(self.core, id), "the descriptor cannot be read back")
-        number = self.join_id(id, FAMILY_BSP, flags, client)
-        if self.store.spool.descriptor_size(number) < 0:
-            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
-        self.store.spool.part_drop(PART_PUBLISH)
+            code = keep_descriptor(self.store, number, client_id, descriptor)
+            check(code, "no room for a descriptor")
         return number
 
     def join_id(
@@ -417,15 +393,3 @@ class Node(Publisher):
     def outstanding(self, peer: int) -> int:
         """Return how many messages in rows a peer (number) may lack."""
         return self.core.outboxes[self.core.members.peer_row(peer)].open_count
-
-    def is_current(self, peer: int) -> bool:
-        """Return True if a peer (number) is known to hold everything that the log has for it."""
-        row = self.core.members.peer_row(peer)
-        outbox = self.core.outboxes[row]
-        is_shown = outbox.cursor == self.core.graph.newest and not outbox.open_count
-        return is_shown and not outbox.reserved_rows
-
-    @property
-    def is_dirty(self) -> bool:
-        """True if `save` would write."""
-        return wake_state.is_dirty(self.core)

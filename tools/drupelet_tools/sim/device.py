@@ -343,7 +343,7 @@ class SimNode:
         self._saved_ms = self.world.now_ms
         if self.box is not None and self.box.flush_counters(self.clock_ms()):
             self._empty(self.box)
-        self.saves += self.node.is_dirty
+        self.saves += host_api.would_save(self.node)
         if self.node.save(self.clock_ms()) != OK:
             return False
         self.world.oracle.flushed(self.name, self.volatile)
@@ -434,7 +434,7 @@ class SimNode:
         if self.spec.drift_ppm:
             wait_ms += wait_ms * abs(self.spec.drift_ppm) // 1_000_000 + 1
         at_ms = now + max(wait_ms, 1)
-        if self.node.is_dirty:
+        if host_api.would_save(self.node):
             at_ms = min(at_ms, max(self._saved_ms + self.world.save_ms, now + 1))
         for end in self.ends:
             if end.tells:
