@@ -150,12 +150,12 @@ BSP = [
              "exchange.on_request(frame, id_at)",
              "exchange.on_request(frame, at)"),
     Mutation("B-4.1-01", CORE + "engine/core.py",
-             "            self.outboxes.append(Outbox(peer, self.store, "
+             "        self.outboxes.append(Outbox(peer, self.store, "
              "self.members))\n",
-             "            self.outboxes.append(\n"
-             "                self.outboxes[0] if peer else Outbox(peer, "
+             "        self.outboxes.append(\n"
+             "            self.outboxes[0] if peer else Outbox(peer, "
              "self.store, self.members)\n"
-             "            )\n"),
+             "        )\n"),
     Mutation("B-4.1-02", CORE + "engine/states.py",
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),

@@ -110,12 +110,12 @@ MVDS = [
              "        return members.visibility(group, self.outbox.peer)\n",
              "        return members.visibility(0, self.outbox.peer)\n"),
     Mutation("M5-4.1-01", CORE + "engine/core.py",
-             "            self.outboxes.append(Outbox(peer, self.store, "
+             "        self.outboxes.append(Outbox(peer, self.store, "
              "self.members))\n",
-             "            self.outboxes.append(\n"
-             "                self.outboxes[0] if peer else Outbox(peer, "
+             "        self.outboxes.append(\n"
+             "            self.outboxes[0] if peer else Outbox(peer, "
              "self.store, self.members)\n"
-             "            )\n"),
+             "        )\n"),
     Mutation("M5-4.1-02", CORE + "engine/inbox.py",
              "        else:\n"
              "            put_u32(self._owed_rows, row * OWED_SIZE, 0)\n",

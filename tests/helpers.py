@@ -6,6 +6,7 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.engine.members import HEAD_PARENTS
+from drupelet.link.host_link import HostLink
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -231,7 +232,7 @@ class Network:
             if (member.name, name) in self.lines:
                 member.links[name] = member.node.link(
                     member.numbers[name], self.profile, CARRIER_SERIAL, self.epoch_ms,
-                    self.mode, self.now_ms,
+                    self.mode, self.now_ms, HostLink,
                 )  # fmt: skip
 
     def round(self):

@@ -15,14 +15,15 @@ from drupelet.engine import oversize, wake_state
 from drupelet.engine.group_family import keep_family
 from drupelet.engine.members import FAMILY_BSP, SHARED
 from drupelet.engine.pace import ACKS, TRIP_EPOCHS
+from drupelet.link.host_link import HostLink
 from drupelet.wire.compact.codec import Compact1
 
 if TYPE_CHECKING:
     from drupelet.duty.snapshot import Snapshot
     from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import PolicyPort
     from drupelet.link.link import Link
+    from drupelet.link.ports import PolicyPort
     from drupelet.link.stick_visit import BundleLink
     from drupelet.node import Node
     from drupelet.store.ports import StorePort
@@ -262,7 +263,8 @@ def is_interactive(link: "Link") -> bool:
 
 
 def set_policy(link: "Link", policy: "PolicyPort") -> None:
-    """Let a policy choose the mode of a live link, until `set_mode` sets one."""
+    """Let a policy choose the mode of a host's live link, until `set_mode` sets one."""
+    assert isinstance(link, HostLink)
     link.exchange.policy = policy
 
 

@@ -223,9 +223,10 @@ class Node(Publisher):
         return core.boot
 
     def link(
-        self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
-    ) -> Link:
-        """Make a link to a peer (number).
+        self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0,
+        make_link: "type[Link]" = Link,
+    ) -> Link:  # fmt: skip
+        """Make a link to a peer (number); `make_link`: the class of a live one.
 
         `epoch_ms`: 1 to 2^28, ignored for a stick. The first epoch has a random phase, so that
         devices that boot together do not keep sending at the same time. Live links to one peer use
@@ -245,7 +246,7 @@ class Node(Publisher):
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost little there, and nobody answers
         if live:
-            link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
+            link = make_link(self.core, slot, profile, carrier, epoch_ms, mode)
         else:
             from drupelet.link.stick_visit import BundleLink
 

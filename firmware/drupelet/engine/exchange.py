@@ -66,7 +66,7 @@ from drupelet.store.states import STATE_DELETED, STATE_GONE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import PolicyPort, TopicPort
+    from drupelet.engine.ports import TopicPort
 
 # Offsets in the counters of one carrier (docs/SPEC.md 6), which has a half for each direction:
 # bytes for each of the record types ACK, MESSAGE, OFFER, REQUEST, then bytes of the link's own
@@ -97,7 +97,6 @@ _ASKED_TAGS = const(8)
 class Exchange:
     """The tables of a node as seen from one link to a peer."""
 
-    policy: "PolicyPort | None" = None  # of a host: chooses the mode by measurements
     topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
     is_quiet = False  # something else shows what the peer lacks: send only on request
     group_only = -1  # on a topic: the only group (row) that it carries
@@ -208,10 +207,7 @@ class Exchange:
             return
         self.pace.stalled = -1
         if sends:
-            sent_epoch = outbox.epoch(row)
-            note_answer(self.pace.answers, ACKS, self.epoch, sent_epoch, sends == 1)
-            if self.policy is not None:
-                self.policy.on_acked(epochs_since(self.epoch, sent_epoch) if sends == 1 else -1)
+            note_answer(self.pace.answers, ACKS, self.epoch, outbox.epoch(row), sends == 1)
         core = self.core
         self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
@@ -248,7 +244,6 @@ class Exchange:
         if handle:
             self._owe_reply(handle, buf, at)
             self._note_held(handle, GOT_OFFER)
-            self._note_incoming(True)
         elif not self.core.long.tell_if_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.core.link_number)
 
@@ -264,11 +259,6 @@ class Exchange:
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
             state = BY_ROW | CROSSED if has_crossed else BY_ROW
             self.inbox.owe(handle, group, self.core.link_number, state)
-
-    def _note_incoming(self, is_held: bool) -> None:
-        """Tell the mode policy that a message or an offer came in."""
-        if self.policy is not None:
-            self.policy.on_incoming(is_held)
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """Handle a REQUEST: make the message due; ignore an id that is unknown or not shared.
@@ -300,8 +290,6 @@ class Exchange:
         if self.sees(outbox.group(row)) != SHARED or not self._revive_or_drop(row):
             return
         outbox.step(row, GOT_REQUEST)
-        if self.policy is not None:
-            self.policy.on_requested()
         outbox.make_due(row)
         outbox.unmark(row, BUNDLED)
         self.attention = True
@@ -395,7 +383,6 @@ class Exchange:
             self._note_held(handle, GOT_MESSAGE)
             self._trace_id(CODE_DUPLICATE, id)
         core.duplicates += 1
-        self._note_incoming(True)
         core.box.count(COUNT_DUPLICATES, 1)
         self.attention = True
         return True
@@ -425,7 +412,6 @@ class Exchange:
             self.bad_record()
             return
         self.attention = True
-        self._note_incoming(False)
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
         if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
@@ -719,9 +705,6 @@ class Exchange:
         if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:
             # From the first MESSAGE or the second OFFER on, repeat the MESSAGE itself.
             outbox.mark(row, REQUEST)
-        if self.policy is not None:
-            is_heard = self.pace.is_heard_since(outbox.epoch(row))
-            self.policy.on_send(code == CODE_OFFERED, sends, is_heard)
         outbox.note_sent(row, counted(sends), self.epoch)
         group = outbox.group(row)
         self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
@@ -763,7 +746,5 @@ class Exchange:
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.count(base + bytes_kind, size)
             self.count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None:
-                self.policy.on_written(size)
         else:
             self.count(base + _LINK_BYTES, size)

@@ -16,6 +16,7 @@ from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
+from drupelet.link.host_link import HostLink
 from drupelet.link.link import BATCH, CARRIER_STICK
 from drupelet.node import Node
 from drupelet.store.flash_store import FlashStore
@@ -226,7 +227,7 @@ class SimNode:
     def _link(self, end: End) -> "Link":
         assert self.node is not None
         link = end.link = self.node.link(
-            end.number, end.profile, end.carrier, end.epoch_ms, BATCH, self.clock_ms()
+            end.number, end.profile, end.carrier, end.epoch_ms, BATCH, self.clock_ms(), HostLink
         )
         set_mode(link, end.mode)
         if end.keys is not None:
