@@ -186,8 +186,8 @@ BSP = [
              "REQUESTED or age)",
              "may_evict = self.kind(row) <= REQUESTED"),
     Mutation("B-4.1-09", CORE + "engine/core.py",
-             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)",
-             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN) "
+             "offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN)",
+             "offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN) "
              "+ 1"),
     Mutation("B-4.2-01", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
