@@ -459,10 +459,10 @@ class Exchange:
         while scan[_OWED_ROW] < 2 * inbox.owed_end:
             row = scan[_OWED_ROW] % inbox.owed_end
             scan[_OWED_ROW] += 1
-            if inbox.is_crossed(row) != self.is_crossed_pass:
+            if not inbox.is_owed(row) or inbox.is_crossed(row) != self.is_crossed_pass:
                 continue
             group = inbox.owed_group(row)
-            if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
+            if self.sees(group) and not self._is_carried(group, -1):
                 self.core.message_handle = inbox.owed(row)
                 number = inbox.take_owed(row, self.visits)
                 # Skip a record that reclaim removed: a peer that has the message sends it again.

@@ -91,6 +91,8 @@ class Inbox:
                     return
         elif self.owed_from:
             return
+        while self.owed_end and not self.owed(self.owed_end - 1):
+            self.owed_end -= 1
         size = len(self._owed_rows)
         if self.owed_end * OWED_SIZE == size:
             self._compact(False)
