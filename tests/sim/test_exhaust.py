@@ -194,8 +194,8 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 # --- the explorer itself ---
 
-# What only long messages, sticks and modes by measurement use; no world here has them.
-UNUSED = {"long_handle", "long_slot", "logged", "policy", "hash", "contact", "numbering"}
+# What only long messages and sticks use; no world here has them.
+UNUSED = {"long_handle", "long_slot", "logged", "hash", "contact", "numbering"}
 # Set anew with every state; a number that has to be a slot, whichever.
 OTHERS = {"malformed", "handle", "event_handle", "epoch", "_hint"}
 

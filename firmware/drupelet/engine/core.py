@@ -72,7 +72,7 @@ class Core:
         self.graph = Graph(store, self.members, self.pending, self.outboxes, self.inboxes)
         self.clocks = Clocks(peers_max)
         # By family; a family's first group sets its hash.
-        self._hashes: "list[HashPort | None]" = [None] * FAMILIES
+        self.hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
@@ -196,19 +196,11 @@ class Core:
 
     # --- ids ---
 
-    def use_family(self, family: int, hashing: "HashPort") -> None:
-        """Set the hash of a family; its first group does that."""
-        self._hashes[family] = hashing
-
-    def has_family(self, family: int) -> bool:
-        """Return True if the hash of a family is set."""
-        return self._hashes[family] is not None
-
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> "HashPort":  # fmt: skip
         """Begin to hash a message of a group; `size`: bytes of its body that are hashed."""
-        hashing = self._hashes[self.members.family(group)]
+        hashing = self.hashes[self.members.family(group)]
         hashing.start(  # type: ignore[union-attr]
             self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size
         )
