@@ -230,8 +230,8 @@ def remove_peer(core: "Core", peer: int) -> int:
     code = core.store.dismiss(_MEMBER_PEER, core.members.peer_number(peer))
     if code != OK:
         return code
-    core.outboxes[peer].forget()
-    core.inboxes[peer].forget()
+    core.outboxes[peer].forget_peer()
+    core.inboxes[peer].forget_peer()
     core.long.end_turn(peer)
     if core.passed_over is not None:
         core.passed_over.forget(peer)

@@ -351,8 +351,8 @@ class Inbox:
         self.entries[entry * ENTRY_SIZE + _SENDS] = counted(self.sends(entry))
         put_u16(self.entries, entry * ENTRY_SIZE + _EPOCH, epoch)
 
-    def ask_again(self) -> None:
-        """Let everything that was requested be requested again at once."""
+    def forget_asks(self) -> None:
+        """Forget what was requested: all of it may be requested again at once."""
         for entry in range(self.offers_max + 1):
             self.entries[entry * ENTRY_SIZE + _SENDS] = 0
 
@@ -374,7 +374,7 @@ class Inbox:
         """Forget all offers and requests; what matters comes again."""
         fill(self.entries, 0, len(self.entries), 0)
 
-    def forget(self) -> None:
+    def forget_peer(self) -> None:
         """Clear the tables of a peer that was removed, for another one."""
         self.drop_offers()
         self.owed_end = self.owed_from = self.bundle_number = self.taken_until = 0

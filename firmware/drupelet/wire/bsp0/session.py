@@ -57,7 +57,7 @@ def _forget_sends(exchange: "Exchange") -> None:
     outbox = exchange.outbox
     for row in range(outbox.count):
         outbox.make_due(row)
-    exchange.inbox.ask_again()
+    exchange.inbox.forget_asks()
     exchange.core.pending.ask_again()
     exchange.attention = True
 
