@@ -295,7 +295,7 @@ def kinds_of(inbox):
 def part_owners(node: Node) -> list[int]:
     """Of each incoming part file: the peer (row + 1) whose content it takes in, 0: nobody's."""
     core = node.core
-    return [incoming.peer + 1 for incoming in core.incoming]
+    return [incoming.peer + 1 for incoming in core.long.incoming]
 
 
 def frames(net: Network, here: str, there: str) -> list[bytes]:

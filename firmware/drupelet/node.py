@@ -99,9 +99,9 @@ class Node(Publisher):
         parts_max: int = PARTS_MAX,
     ) -> None:  # fmt: skip
         self.core = Core(
-            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, parts_max
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX
         )
-        self.core.long = LongBodies(self.core)
+        self.core.long = LongBodies(self.core, parts_max)
         self.store = store
         self._random_byte = random_byte
         if blackbox is not None:

@@ -232,12 +232,9 @@ def remove_peer(core: "Core", peer: int) -> int:
         return code
     core.outboxes[peer].forget_peer()
     core.inboxes[peer].forget_peer()
-    core.long.end_turn(peer)
+    core.long.forget_peer(peer)
     if core.passed_over is not None:
         core.passed_over.forget(peer)
-    for incoming in core.incoming:
-        if incoming.peer == peer:
-            incoming.peer = -1
     # If it comes back in another row, it must not read old link numbers as those of that row.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
     core.members.drop_peer(peer)

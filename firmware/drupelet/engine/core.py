@@ -13,7 +13,7 @@ from drupelet.base.limits import (
 from drupelet.base.memory import get_u16
 from drupelet.engine.clock import Clocks
 from drupelet.engine.graph import Graph
-from drupelet.engine.inbox import Inbox, Incoming
+from drupelet.engine.inbox import Inbox
 from drupelet.engine.members import (
     FAMILIES,
     FAMILY_MVDS,
@@ -62,7 +62,7 @@ class Core:
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
-        offers_max: int, box: "BoxPort", parts_max: int,
+        offers_max: int, box: "BoxPort",
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
@@ -77,7 +77,6 @@ class Core:
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         self._offers_max = offers_max
-        self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
         self.consumed = 0  # the handle up to which the client has confirmed the log
         self.boot = 0
         self.is_dirty = False  # the wake state has changed, beside what the tables' own flags say

@@ -378,21 +378,3 @@ class Inbox:
         """Clear the tables of a peer that was removed, for another one."""
         self.drop_offers()
         self.owed_end = self.owed_from = self.bundle_number = self.taken_until = 0
-
-
-class Incoming:
-    """The content that is being assembled in one part file. Replaced defaults take RAM, but so
-    does opening the file."""
-
-    peer = -1  # the row of the peer that sends it; -1: the file is free
-    size = 0  # of the whole content
-    grew_ms = 0  # when it last grew
-    # A STATE is due: the size + 1 when the sender seemed not to know it; 0: none is due.
-    gap = 0
-    gap_sends = 0  # how often that STATE was sent
-    stated = 0  # the size + 1 in the last STATE; 0: none was sent
-    stated_ms = 0  # when the last STATE was sent
-    is_box = False  # it is a black box
-
-    def __init__(self) -> None:
-        self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins
