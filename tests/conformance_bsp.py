@@ -15,8 +15,8 @@ BSP = [
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
     Mutation("B-1.1-03", CORE + "engine/exchange.py",
-             "        return members.visibility(group, self.outbox.peer)\n",
-             "        return members.visibility(0, self.outbox.peer)\n"),
+             "        return members.visibility(group, self.peer)\n",
+             "        return members.visibility(0, self.peer)\n"),
     Mutation("B-1.1-04", CORE + "engine/graph.py",
              "        if self.store.group != self.members.group_number(group):\n"
              "            return STATE_PENDING\n",

@@ -107,8 +107,8 @@ MVDS = [
              "        self._used = 0\n"
              "        self.update(_LABEL"),
     Mutation("M6-3.2-15", CORE + "engine/exchange.py",
-             "        return members.visibility(group, self.outbox.peer)\n",
-             "        return members.visibility(0, self.outbox.peer)\n"),
+             "        return members.visibility(group, self.peer)\n",
+             "        return members.visibility(0, self.peer)\n"),
     Mutation("M5-4.1-01", CORE + "engine/core.py",
              "        self.outboxes.append(Outbox(peer, self.store, "
              "self.members))\n",

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drupelet.base.errors import OK
-from drupelet.base.events import COUNT_DAMAGED
 from drupelet.base.limits import FRAME_SIZE_MAX, ID_SIZE
 from drupelet.engine import oversize, wake_state
 from drupelet.engine.group_family import keep_family
@@ -311,11 +310,6 @@ def held_ids(link: "Link") -> dict[int, bytes]:
 def note_reads_segments(link: "Link") -> None:
     """Record that the peer is one of our nodes, which read segments in any profile."""
     link.core.note_reads_segments(link.peer)
-
-
-def count_damaged(link: "Link", count: int) -> None:
-    """Count frames that the carrier of a link found damaged."""
-    link.core.box.count(COUNT_DAMAGED, count)
 
 
 def forget_holds(link: "Link") -> None:

@@ -66,6 +66,8 @@ from drupelet.store.states import STATE_DELETED, STATE_GONE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
+    from drupelet.engine.inbox import Inbox
+    from drupelet.engine.outbox import Outbox
     from drupelet.engine.ports import TopicPort
 
 # Offsets in the counters of one carrier (docs/SPEC.md 6), which has a half for each direction:
@@ -111,10 +113,9 @@ class Exchange:
         """`family` says whose groups the link carries. MVDS repeats a REQUEST or MESSAGE until it
         is answered; BSP sends a REQUEST once and repeats the OFFER."""
         self.core = core
+        self.peer = peer  # row
         self.carrier = carrier
         self.family = family
-        self.outbox = core.outboxes[peer]
-        self.inbox = core.inboxes[peer]
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
@@ -135,19 +136,24 @@ class Exchange:
             self._scan[scan] = 0
 
     @property
-    def peer(self) -> int:
-        """The row of the peer."""
-        return self.outbox.peer
+    def outbox(self) -> "Outbox":
+        """The outbox of the peer."""
+        return self.core.outboxes[self.peer]
+
+    @property
+    def inbox(self) -> "Inbox":
+        """The inbox of the peer."""
+        return self.core.inboxes[self.peer]
 
     @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.outbox.peer]
+        return self.core.clocks.epochs[self.peer]
 
     @property
     def peer_number(self) -> int:
         """The peer's number in the store."""
-        return self.core.members.peer_number(self.outbox.peer)
+        return self.core.members.peer_number(self.peer)
 
     # --- what the peer sees ---
 
@@ -156,7 +162,7 @@ class Exchange:
         members = self.core.members
         if members.family(group) != self.family or (0 <= self.group_only != group):
             return INVISIBLE
-        return members.visibility(group, self.outbox.peer)
+        return members.visibility(group, self.peer)
 
     def sees_id(self, id: bytearray, at: int) -> bool:
         """Return True if the group with this 32-byte id exists for the peer on this link."""

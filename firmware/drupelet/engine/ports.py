@@ -77,9 +77,11 @@ class ExchangePort(Protocol):
 
     core: Any
     family: int
-    outbox: "Outbox"
-    inbox: "Inbox"
 
+    @property
+    def outbox(self) -> "Outbox": ...
+    @property
+    def inbox(self) -> "Inbox": ...
     @property
     def epoch(self) -> int: ...
     @property

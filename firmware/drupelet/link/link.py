@@ -7,6 +7,7 @@ epochs: see `stick_visit`.
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER
+from drupelet.base.events import COUNT_DAMAGED
 from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
     FRAMES_PER_EPOCH_MAX,
@@ -196,6 +197,10 @@ class Link:
     def sent(self, wire_size: int) -> None:
         """Count a sent frame's bytes on the carrier, with framing."""
         self.exchange.count(_CARRIER_BYTES, wire_size)
+
+    def damaged(self, count: int) -> None:
+        """Count frames that the carrier found damaged."""
+        self.core.box.count(COUNT_DAMAGED, count)
 
     def hear(self, now_ms: int) -> None:
         """Record that the peer was heard: the back-off returns to its base."""

@@ -361,6 +361,10 @@ class Topic:
         """Count carrier bytes as on a link."""
         self.links[0].received(wire_size)
 
+    def damaged(self, count: int) -> None:
+        """Count damaged frames as on a link."""
+        self.links[0].damaged(count)
+
     # --- when ---
 
     def _changes(self) -> int:

@@ -239,7 +239,7 @@ class Line:
         return False
 
     def _count_damaged(self, transport: Transport) -> None:
-        host_api.count_damaged(self.link, transport.damaged - self._damaged)
+        self.link.damaged(transport.damaged - self._damaged)
         self._damaged = transport.damaged
 
     def hand_out(self, now_ms: int) -> bool:
