@@ -96,19 +96,20 @@ class LongBodies:
         self._core = core
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
         # By peer (row). Only those that were sent something long have one: it takes RAM.
-        self._turns: "dict[int, list[int]]" = {}
+        self._turns: "list[list[int] | None]" = [None] * core.members.peers_max
 
     def forget_peer(self, peer: int) -> None:
         """Forget the transfers to and from a peer (row) that was removed."""
-        self._turns.pop(peer, None)
+        self._turns[peer] = None
         part = self.part(peer)
         if part >= 0:
             self.incoming[part].peer = -1
 
     def _turn(self, peer: int) -> "list[int]":
-        if peer not in self._turns:
-            self._turns[peer] = [0] * _TURN_SIZE
-        return self._turns[peer]
+        turn = self._turns[peer]
+        if turn is None:
+            turn = self._turns[peer] = [0] * _TURN_SIZE
+        return turn
 
     # --- out ---
 
