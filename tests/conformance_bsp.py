@@ -15,8 +15,8 @@ BSP = [
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
     Mutation("B-1.1-03", CORE + "engine/exchange.py",
-             "        return members.visibility(group, self.outbox.peer)\n",
-             "        return members.visibility(0, self.outbox.peer)\n"),
+             "        return members.visibility(group, self.peer)\n",
+             "        return members.visibility(0, self.peer)\n"),
     Mutation("B-1.1-04", CORE + "engine/graph.py",
              "        if self.store.group != self.members.group_number(group):\n"
              "            return STATE_PENDING\n",
@@ -150,12 +150,12 @@ BSP = [
              "exchange.on_request(frame, id_at)",
              "exchange.on_request(frame, at)"),
     Mutation("B-4.1-01", CORE + "engine/core.py",
-             "            self.outboxes.append(Outbox(peer, self.store, "
+             "        self.outboxes.append(Outbox(peer, self.store, "
              "self.members))\n",
-             "            self.outboxes.append(\n"
-             "                self.outboxes[0] if peer else Outbox(peer, "
+             "        self.outboxes.append(\n"
+             "            self.outboxes[0] if peer else Outbox(peer, "
              "self.store, self.members)\n"
-             "            )\n"),
+             "        )\n"),
     Mutation("B-4.1-02", CORE + "engine/states.py",
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
@@ -186,8 +186,8 @@ BSP = [
              "REQUESTED or age)",
              "may_evict = self.kind(row) <= REQUESTED"),
     Mutation("B-4.1-09", CORE + "engine/core.py",
-             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)",
-             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN) "
+             "offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN)",
+             "offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN) "
              "+ 1"),
     Mutation("B-4.2-01", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",

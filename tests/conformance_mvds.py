@@ -107,15 +107,15 @@ MVDS = [
              "        self._used = 0\n"
              "        self.update(_LABEL"),
     Mutation("M6-3.2-15", CORE + "engine/exchange.py",
-             "        return members.visibility(group, self.outbox.peer)\n",
-             "        return members.visibility(0, self.outbox.peer)\n"),
+             "        return members.visibility(group, self.peer)\n",
+             "        return members.visibility(0, self.peer)\n"),
     Mutation("M5-4.1-01", CORE + "engine/core.py",
-             "            self.outboxes.append(Outbox(peer, self.store, "
+             "        self.outboxes.append(Outbox(peer, self.store, "
              "self.members))\n",
-             "            self.outboxes.append(\n"
-             "                self.outboxes[0] if peer else Outbox(peer, "
+             "        self.outboxes.append(\n"
+             "            self.outboxes[0] if peer else Outbox(peer, "
              "self.store, self.members)\n"
-             "            )\n"),
+             "        )\n"),
     Mutation("M5-4.1-02", CORE + "engine/inbox.py",
              "        else:\n"
              "            put_u32(self._owed_rows, row * OWED_SIZE, 0)\n",

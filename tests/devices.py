@@ -9,6 +9,7 @@ import struct
 from dataclasses import dataclass, field
 
 from drupelet.base.errors import OK
+from drupelet.link.host_link import HostLink
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -255,8 +256,9 @@ class Device:
 
     def connect(self, name: str, mode: int) -> None:
         self.links[name] = self.node.link(
-            self.peers[name], self.wire.profile, CARRIER_SERIAL, EPOCH_MS, BATCH, self.now_ms
-        )
+            self.peers[name], self.wire.profile, CARRIER_SERIAL, EPOCH_MS, BATCH, self.now_ms,
+            HostLink,
+        )  # fmt: skip
         set_mode(self.links[name], mode)
 
     def id_of(self, body: bytes, timestamp: int = 7) -> bytes:

@@ -6,6 +6,7 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.engine.members import HEAD_PARENTS
+from drupelet.link.host_link import HostLink
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -231,7 +232,7 @@ class Network:
             if (member.name, name) in self.lines:
                 member.links[name] = member.node.link(
                     member.numbers[name], self.profile, CARRIER_SERIAL, self.epoch_ms,
-                    self.mode, self.now_ms,
+                    self.mode, self.now_ms, HostLink,
                 )  # fmt: skip
 
     def round(self):
@@ -294,7 +295,7 @@ def kinds_of(inbox):
 def part_owners(node: Node) -> list[int]:
     """Of each incoming part file: the peer (row + 1) whose content it takes in, 0: nobody's."""
     core = node.core
-    return [incoming.peer + 1 for incoming in core.incoming]
+    return [incoming.peer + 1 for incoming in core.long.incoming]
 
 
 def frames(net: Network, here: str, there: str) -> list[bytes]:

@@ -15,14 +15,15 @@ from drupelet.engine import oversize, wake_state
 from drupelet.engine.group_family import keep_family
 from drupelet.engine.members import FAMILY_BSP, SHARED
 from drupelet.engine.pace import ACKS, TRIP_EPOCHS
+from drupelet.link.host_link import HostLink
 from drupelet.wire.compact.codec import Compact1
 
 if TYPE_CHECKING:
     from drupelet.duty.snapshot import Snapshot
     from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import PolicyPort
     from drupelet.link.link import Link
+    from drupelet.link.ports import PolicyPort
     from drupelet.link.stick_visit import BundleLink
     from drupelet.node import Node
     from drupelet.store.ports import StorePort
@@ -166,6 +167,14 @@ def _state_of(core: "Core", row: int) -> PeerState:
     )  # fmt: skip
 
 
+def is_current(node: "Node", peer: int) -> bool:
+    """Return True if a peer (number) is known to hold everything that the log has for it."""
+    row = node.core.members.peer_row(peer)
+    state = _state_of(node.core, row)
+    is_shown = not state.has_waiting and not state.outstanding
+    return is_shown and not node.core.outboxes[row].reserved_rows
+
+
 def is_on_its_way(node: "Node", peer: int, handle: int) -> bool:
     """Return True if a message has a row for a peer (number) that may lack it."""
     outbox = node.core.outboxes[node.core.members.peer_row(peer)]
@@ -212,6 +221,11 @@ def skip_bundles(node: "Node", count: int) -> None:
 # --- saving and sleeping ---
 
 
+def would_save(node: "Node") -> bool:
+    """Return True if `Node.save` would write."""
+    return wake_state.is_dirty(node.core)
+
+
 def require_save(node: "Node") -> None:
     """Make the next `Node.save` write, even if nothing changed in the node."""
     node.core.is_dirty = True
@@ -249,7 +263,8 @@ def is_interactive(link: "Link") -> bool:
 
 
 def set_policy(link: "Link", policy: "PolicyPort") -> None:
-    """Let a policy choose the mode of a live link, until `set_mode` sets one."""
+    """Let a policy choose the mode of a host's live link, until `set_mode` sets one."""
+    assert isinstance(link, HostLink)
     link.exchange.policy = policy
 
 

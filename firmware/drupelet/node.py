@@ -25,7 +25,6 @@ from drupelet.base.limits import (
     ID_SIZE,
     MESSAGES_MAX,
     OFFERS_MAX,
-    PART_PUBLISH,
     PARTS_MAX,
     PEERS_MAX,
     WAIT_MS_MAX,
@@ -100,9 +99,9 @@ class Node(Publisher):
         parts_max: int = PARTS_MAX,
     ) -> None:  # fmt: skip
         self.core = Core(
-            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, parts_max
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX
         )
-        self.core.long = LongBodies(self.core)
+        self.core.long = LongBodies(self.core, parts_max)
         self.store = store
         self._random_byte = random_byte
         if blackbox is not None:
@@ -128,33 +127,10 @@ class Node(Publisher):
         group_id_into(id, client_id, descriptor, len(descriptor))
         number = self.join_id(id, FAMILY_BSP, flags, client)
         if self.store.spool.descriptor_size(number) < 0:
-            self.join_begin(client_id)
-            self.join_append(descriptor, 0, len(descriptor))
-            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
-        return number
+            from drupelet.engine.descriptor import keep_descriptor
 
-    def join_begin(self, client_id: bytes) -> None:
-        """Begin to join with a descriptor in pieces: call `join_append`, then `join_end`."""
-        from drupelet.engine.descriptor import describe_begin
-
-        check(describe_begin(self.core, client_id), "no room for a descriptor")
-
-    def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
-        """Append `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
-        from drupelet.engine.descriptor import describe_append
-
-        check(describe_append(self.core, piece, at, size), "no room for a descriptor")
-
-    def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
-        """Join the group; return its number."""
-        from drupelet.engine.descriptor import describe_end
-
-        id = bytearray(ID_SIZE)
-        check(describe_end(self.core, id), "the descriptor cannot be read back")
-        number = self.join_id(id, FAMILY_BSP, flags, client)
-        if self.store.spool.descriptor_size(number) < 0:
-            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
-        self.store.spool.part_drop(PART_PUBLISH)
+            code = keep_descriptor(self.store, number, client_id, descriptor)
+            check(code, "no room for a descriptor")
         return number
 
     def join_id(
@@ -247,9 +223,10 @@ class Node(Publisher):
         return core.boot
 
     def link(
-        self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
-    ) -> Link:
-        """Make a link to a peer (number).
+        self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0,
+        make_link: "type[Link]" = Link,
+    ) -> Link:  # fmt: skip
+        """Make a link to a peer (number); `make_link`: the class of a live one.
 
         `epoch_ms`: 1 to 2^28, ignored for a stick. The first epoch has a random phase, so that
         devices that boot together do not keep sending at the same time. Live links to one peer use
@@ -260,8 +237,6 @@ class Node(Publisher):
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self.links if link.peer == slot and not link.visits]
         core = self.core
-        if not core.outboxes[slot].rows_max:
-            core.allocate()
         clocks = core.clocks
         live = carrier != CARRIER_STICK
         if live and not (others and clocks.epoch_ms(slot) <= epoch_ms):
@@ -271,7 +246,7 @@ class Node(Publisher):
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost little there, and nobody answers
         if live:
-            link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
+            link = make_link(self.core, slot, profile, carrier, epoch_ms, mode)
         else:
             from drupelet.link.stick_visit import BundleLink
 
@@ -419,15 +394,3 @@ class Node(Publisher):
     def outstanding(self, peer: int) -> int:
         """Return how many messages in rows a peer (number) may lack."""
         return self.core.outboxes[self.core.members.peer_row(peer)].open_count
-
-    def is_current(self, peer: int) -> bool:
-        """Return True if a peer (number) is known to hold everything that the log has for it."""
-        row = self.core.members.peer_row(peer)
-        outbox = self.core.outboxes[row]
-        is_shown = outbox.cursor == self.core.graph.newest and not outbox.open_count
-        return is_shown and not outbox.reserved_rows
-
-    @property
-    def is_dirty(self) -> bool:
-        """True if `save` would write."""
-        return wake_state.is_dirty(self.core)

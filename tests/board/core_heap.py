@@ -240,5 +240,5 @@ long_message(30000)
 check("pieces", run_pieces, 15, 5)
 for _ in range(60):
     epoch()
-assert [incoming.peer for incoming in b.node.core.incoming] == [-1, -1]
+assert [incoming.peer for incoming in b.node.core.long.incoming] == [-1, -1]
 print("delivered", a.node.delivered, b.node.delivered, "malformed", malformed)

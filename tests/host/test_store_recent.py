@@ -108,7 +108,7 @@ def test_what_is_remembered_is_what_is_there(
         size = look.choice((32, ID_PREFIX_SIZE))
         assert store.find(id, 0, size) == other.find(id, 0, size)
         assert store.noted(id, 0) == other.noted(id, 0)
-    assert store.erases == other.erases > 0 and store.duplicates == other.duplicates > 0
+    assert store.erases == other.erases > 0
 
 
 def test_what_was_rolled_back_is_not_remembered(tmp_path: Path) -> None:

@@ -259,6 +259,8 @@ def shaken(*keep: str, **modules: str) -> dict[str, str]:
          "classA(Base):defwrite(self,buf):passA()"),
         ("def f():\n    if 1:\n        from other import g\n        g()\n", ""),
         ("@deco\ndef f():\n    pass\n", ""),
+        ('class A:\n    def f(self):\n        """G."""\n        raise NotImplementedError\n'
+         "A().f()\n", "classA:passA().f()"),
     ],
 )  # fmt: skip
 def test_what_nothing_mentions_goes(text: str, after: str) -> None:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.errors import OK
 from drupelet.base.limits import WAKE_STATE_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
@@ -249,7 +250,7 @@ def test_the_saved_state_fits_whatever_the_number_of_peers() -> None:
     assert member.node.save(0) == 0
     size = wake_state.STATE_HEAD_SIZE + 4 * wake_state.STATE_PEER_SIZE
     assert size < member.store.saved_size <= WAKE_STATE_SIZE_MAX
-    assert member.node.save(0) == 0 and not member.node.is_dirty
+    assert member.node.save(0) == 0 and not host_api.would_save(member.node)
 
 
 def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:

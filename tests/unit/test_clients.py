@@ -319,12 +319,9 @@ def test_descriptors_of_any_size_are_kept() -> None:
     descriptor = bytes(range(256)) * 128
     group = node.join(READINGS_CLIENT_ID, descriptor)
     assert node.store.spool.descriptor_size(group) == 32768
-    node.join_begin(READINGS_CLIENT_ID)
-    for at in range(0, 32768, 1000):
-        node.join_append(descriptor, at, min(1000, 32768 - at))
     with pytest.raises(CapacityError):
-        node.join_append(b"x", 0, 1)
-    assert node.join_end() == group
+        node.join(READINGS_CLIENT_ID, descriptor + b"x")
+    assert node.join(READINGS_CLIENT_ID, descriptor) == group
     out = bytearray(300)
     assert node.store.spool.descriptor_read_into(group, 32500, out, 0, 300) == 268
     assert out[:268] == descriptor[32500:]

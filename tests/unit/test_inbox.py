@@ -483,7 +483,7 @@ def test_another_peer_in_the_row_is_owed_nothing() -> None:
     inbox.add(id_of(1), 0, OFFERED, 1)
     inbox.ask(id_of(2), 0, 1)
     inbox.bundle_number = inbox.taken_until = 4
-    inbox.forget()
+    inbox.forget_peer()
     assert not inbox.owes() and entries(inbox) == {} and register(inbox) is None
     assert inbox.owed_low() == inbox.bundle_number == inbox.taken_until == 0
 

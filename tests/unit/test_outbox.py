@@ -624,7 +624,7 @@ def test_another_peer_in_the_row_begins_with_nothing() -> None:
     outbox.restart(9)
     outbox.bundle_number = outbox.void_until = 3
     outbox.next_number = 40
-    outbox.forget()
+    outbox.forget_peer()
     assert (outbox.count, outbox.cursor, outbox.lost_until) == (0, 0, 0)
     assert (outbox.bundle_number, outbox.void_until, outbox.next_number) == (0, 0, 1)
 

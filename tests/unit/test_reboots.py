@@ -2,6 +2,7 @@
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.node import BATCH, INTERACTIVE
 from helpers import Draw, Member, Network, check_causal, stamp
@@ -257,10 +258,10 @@ def test_what_was_saved_survives_a_cut_right_after() -> None:
         a.publish(b"%d" % number)
     net.run(lambda: net.complete(3), 40)
     assert a.node.save(net.now_ms) == OK == a.store.barrier()
-    assert a.node.is_current(a.numbers["B"])
+    assert host_api.is_current(a.node, a.numbers["B"])
     a.links["B"].exchange.forget_holds()
     assert a.node.save(net.now_ms) == OK
     a.files.power_cut()
     a.start()
     a.boot(net.now_ms)
-    assert not a.node.is_current(a.numbers["B"])
+    assert not host_api.is_current(a.node, a.numbers["B"])

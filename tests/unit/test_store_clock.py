@@ -90,7 +90,7 @@ def story(member: Member, clock: Clock) -> list[tuple]:
         found.append((*row, body))
         handle = store.next(handle)
     found.append((member.node.delivered, member.node.duplicates, member.node.refused))
-    found.append((store.programs, store.erases, store.refused, store.damaged))
+    found.append((store.programs, store.erases, store.damaged))
     return found
 
 

@@ -100,7 +100,7 @@ def test_a_bundle_that_went_missing_is_not_acknowledged_with_the_next(lost: int)
     del stick.of("B", "A")[lost]
     visit(b, stick)
     read(a, stick)
-    assert not a.node.is_current(a.numbers["B"])
+    assert not host_api.is_current(a.node, a.numbers["B"])
     write(a, stick)
     settle(members, stick)
     same_logs(members, 101)
@@ -465,7 +465,7 @@ def test_a_bundle_acknowledges_nothing_of_a_family_that_it_does_not_carry() -> N
     visit(a, stick)
     visit(b, stick)
     read(a, stick)
-    assert b.node.delivered == 9 and not a.node.is_current(a.numbers["B"])
+    assert b.node.delivered == 9 and not host_api.is_current(a.node, a.numbers["B"])
     links = [
         member.node.link(
             member.numbers[peer_of(member)], PROFILE_MVDS_1, CARRIER_SERIAL, 1000, BATCH
@@ -479,7 +479,7 @@ def test_a_bundle_acknowledges_nothing_of_a_family_that_it_does_not_carry() -> N
                 assert heard.receive(frame, size, now_ms) == 0
     assert b.node.delivered == 10
     settle(members, stick)
-    assert a.node.is_current(a.numbers["B"]) and b.node.delivered == 10
+    assert host_api.is_current(a.node, a.numbers["B"]) and b.node.delivered == 10
 
 
 @pytest.mark.parametrize("pool", [4, 64])

@@ -230,14 +230,11 @@ def remove_peer(core: "Core", peer: int) -> int:
     code = core.store.dismiss(_MEMBER_PEER, core.members.peer_number(peer))
     if code != OK:
         return code
-    core.outboxes[peer].forget()
-    core.inboxes[peer].forget()
-    core.long.end_turn(peer)
+    core.outboxes[peer].forget_peer()
+    core.inboxes[peer].forget_peer()
+    core.long.forget_peer(peer)
     if core.passed_over is not None:
         core.passed_over.forget(peer)
-    for incoming in core.incoming:
-        if incoming.peer == peer:
-            incoming.peer = -1
     # If it comes back in another row, it must not read old link numbers as those of that row.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
     core.members.drop_peer(peer)

@@ -13,7 +13,7 @@ from drupelet.base.limits import (
 from drupelet.base.memory import get_u16
 from drupelet.engine.clock import Clocks
 from drupelet.engine.graph import Graph
-from drupelet.engine.inbox import Inbox, Incoming
+from drupelet.engine.inbox import Inbox
 from drupelet.engine.members import (
     FAMILIES,
     FAMILY_MVDS,
@@ -62,7 +62,7 @@ class Core:
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
-        offers_max: int, box: "BoxPort", parts_max: int,
+        offers_max: int, box: "BoxPort",
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
@@ -72,12 +72,11 @@ class Core:
         self.graph = Graph(store, self.members, self.pending, self.outboxes, self.inboxes)
         self.clocks = Clocks(peers_max)
         # By family; a family's first group sets its hash.
-        self._hashes: "list[HashPort | None]" = [None] * FAMILIES
+        self.hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
-        self.offers_max = offers_max
-        self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
+        self._offers_max = offers_max
         self.consumed = 0  # the handle up to which the client has confirmed the log
         self.boot = 0
         self.is_dirty = False  # the wake state has changed, beside what the tables' own flags say
@@ -87,8 +86,6 @@ class Core:
         self.unknown = 0
         self.refused = 0
         self.now_ms = 0  # when the present frame is read or written
-        # It has an ACK, an offer or a message: it may leave only after `store.barrier()`.
-        self.needs_barrier = False
         # Of the record that is read or written.
         self.is_telemetry = False  # its message is a black box
         self.link_number = 0  # the peer's number, while `compact-1` reads it; 0: none
@@ -98,27 +95,26 @@ class Core:
     # --- peers and groups ---
 
     def add_peer(self, peer: int) -> None:
-        """Create the tables of a peer; a row of a removed peer keeps the tables that it has."""
-        if peer == len(self.outboxes):
-            self.outboxes.append(Outbox(peer, self.store, self.members))
-            self.inboxes.append(Inbox())
-        if self.boot:
-            self.allocate()
+        """Create the tables of a peer; a row of a removed peer keeps the tables that it has.
 
-    def allocate(self) -> None:
-        """Share the table rows out among the peers, at boot and when a peer is added later."""
-        peers = len(self.outboxes) or 1
+        The table rows are shared out among all peers.
+        """
+        if peer < len(self.outboxes):
+            return
+        self.outboxes.append(Outbox(peer, self.store, self.members))
+        self.inboxes.append(Inbox())
+        peers = peer + 1
         rows_max = max(self.pending.rows_max // peers, OUTBOX_ROWS_MIN)
-        offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
-        for peer in range(len(self.outboxes)):
-            if self.outboxes[peer].rows_max != rows_max:
-                self.outboxes[peer].resize(rows_max)
-                self.inboxes[peer].resize(offers_max, rows_max)
+        offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN)
+        for row in range(peers):
+            outbox = self.outboxes[row]
+            inbox = self.inboxes[row]
+            if outbox.rows_max != rows_max or inbox.offers_max != offers_max:
+                outbox.resize(rows_max)
+                inbox.resize(offers_max, rows_max)
 
     def refill(self, peer: int) -> bool:
         """Advance a peer's cursor while rows are free; return True if a row was filled."""
-        if not self.outboxes[peer].rows_max:
-            self.allocate()
         return self.outboxes[peer].refill(self.graph.newest)
 
     def has_more(self, peer: int) -> bool:
@@ -163,12 +159,12 @@ class Core:
                 regroup(group)
 
     def durable_size(self, size: int) -> int:
-        """Return `size` of a frame once what it stands for is durable; 0: drop the frame.
+        """Return `size` of a frame once everything in the store is durable; 0: drop the frame.
 
         A power cut must not take what we have acknowledged. Nor our own messages that peers may
         hold: nobody sends these back to us.
         """
-        return size if not self.needs_barrier or self.store.barrier() == OK else 0
+        return size if self.store.barrier() == OK else 0
 
     def is_box(self, group: int) -> bool:
         """Return True if the messages of a group are black boxes."""
@@ -199,19 +195,11 @@ class Core:
 
     # --- ids ---
 
-    def use_family(self, family: int, hashing: "HashPort") -> None:
-        """Set the hash of a family; its first group does that."""
-        self._hashes[family] = hashing
-
-    def has_family(self, family: int) -> bool:
-        """Return True if the hash of a family is set."""
-        return self._hashes[family] is not None
-
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> "HashPort":  # fmt: skip
         """Begin to hash a message of a group; `size`: bytes of its body that are hashed."""
-        hashing = self._hashes[self.members.family(group)]
+        hashing = self.hashes[self.members.family(group)]
         hashing.start(  # type: ignore[union-attr]
             self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size
         )

@@ -66,7 +66,9 @@ from drupelet.store.states import STATE_DELETED, STATE_GONE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import PolicyPort, TopicPort
+    from drupelet.engine.inbox import Inbox
+    from drupelet.engine.outbox import Outbox
+    from drupelet.engine.ports import TopicPort
 
 # Offsets in the counters of one carrier (docs/SPEC.md 6), which has a half for each direction:
 # bytes for each of the record types ACK, MESSAGE, OFFER, REQUEST, then bytes of the link's own
@@ -97,27 +99,26 @@ _ASKED_TAGS = const(8)
 class Exchange:
     """The tables of a node as seen from one link to a peer."""
 
-    policy: "PolicyPort | None" = None  # of a host: chooses the mode by measurements
     topic: "TopicPort | None" = None  # a topic that the peer hears, too: skip what it carries
     is_quiet = False  # something else shows what the peer lacks: send only on request
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
+    # Defaults of the class: few links send long messages, and what is not set takes no RAM.
+    long_handle = 0  # the message that is being sent in pieces; 0: none
+    long_last = 0  # the long message that was sent before it
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
         """`family` says whose groups the link carries. MVDS repeats a REQUEST or MESSAGE until it
         is answered; BSP sends a REQUEST once and repeats the OFFER."""
         self.core = core
+        self.peer = peer  # row
         self.carrier = carrier
         self.family = family
-        self.outbox = core.outboxes[peer]
-        self.inbox = core.inboxes[peer]
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
-        self.long_handle = 0  # the message that is being sent in pieces; 0: none
-        self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
@@ -135,19 +136,24 @@ class Exchange:
             self._scan[scan] = 0
 
     @property
-    def peer(self) -> int:
-        """The row of the peer."""
-        return self.outbox.peer
+    def outbox(self) -> "Outbox":
+        """The outbox of the peer."""
+        return self.core.outboxes[self.peer]
+
+    @property
+    def inbox(self) -> "Inbox":
+        """The inbox of the peer."""
+        return self.core.inboxes[self.peer]
 
     @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.outbox.peer]
+        return self.core.clocks.epochs[self.peer]
 
     @property
     def peer_number(self) -> int:
         """The peer's number in the store."""
-        return self.core.members.peer_number(self.outbox.peer)
+        return self.core.members.peer_number(self.peer)
 
     # --- what the peer sees ---
 
@@ -156,7 +162,7 @@ class Exchange:
         members = self.core.members
         if members.family(group) != self.family or (0 <= self.group_only != group):
             return INVISIBLE
-        return members.visibility(group, self.outbox.peer)
+        return members.visibility(group, self.peer)
 
     def sees_id(self, id: bytearray, at: int) -> bool:
         """Return True if the group with this 32-byte id exists for the peer on this link."""
@@ -208,10 +214,7 @@ class Exchange:
             return
         self.pace.stalled = -1
         if sends:
-            sent_epoch = outbox.epoch(row)
-            note_answer(self.pace.answers, ACKS, self.epoch, sent_epoch, sends == 1)
-            if self.policy is not None:
-                self.policy.on_acked(epochs_since(self.epoch, sent_epoch) if sends == 1 else -1)
+            note_answer(self.pace.answers, ACKS, self.epoch, outbox.epoch(row), sends == 1)
         core = self.core
         self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
@@ -248,7 +251,6 @@ class Exchange:
         if handle:
             self._owe_reply(handle, buf, at)
             self._note_held(handle, GOT_OFFER)
-            self._note_incoming(True)
         elif not self.core.long.tell_if_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.core.link_number)
 
@@ -264,11 +266,6 @@ class Exchange:
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
             state = BY_ROW | CROSSED if has_crossed else BY_ROW
             self.inbox.owe(handle, group, self.core.link_number, state)
-
-    def _note_incoming(self, is_held: bool) -> None:
-        """Tell the mode policy that a message or an offer came in."""
-        if self.policy is not None:
-            self.policy.on_incoming(is_held)
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """Handle a REQUEST: make the message due; ignore an id that is unknown or not shared.
@@ -300,8 +297,6 @@ class Exchange:
         if self.sees(outbox.group(row)) != SHARED or not self._revive_or_drop(row):
             return
         outbox.step(row, GOT_REQUEST)
-        if self.policy is not None:
-            self.policy.on_requested()
         outbox.make_due(row)
         outbox.unmark(row, BUNDLED)
         self.attention = True
@@ -395,7 +390,6 @@ class Exchange:
             self._note_held(handle, GOT_MESSAGE)
             self._trace_id(CODE_DUPLICATE, id)
         core.duplicates += 1
-        self._note_incoming(True)
         core.box.count(COUNT_DUPLICATES, 1)
         self.attention = True
         return True
@@ -425,7 +419,6 @@ class Exchange:
             self.bad_record()
             return
         self.attention = True
-        self._note_incoming(False)
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
         if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
@@ -473,15 +466,14 @@ class Exchange:
         while scan[_OWED_ROW] < 2 * inbox.owed_end:
             row = scan[_OWED_ROW] % inbox.owed_end
             scan[_OWED_ROW] += 1
-            if inbox.is_crossed(row) != self.is_crossed_pass:
+            if not inbox.is_owed(row) or inbox.is_crossed(row) != self.is_crossed_pass:
                 continue
             group = inbox.owed_group(row)
-            if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
+            if self.sees(group) and not self._is_carried(group, -1):
                 self.core.message_handle = inbox.owed(row)
                 number = inbox.take_owed(row, self.visits)
                 # Skip a record that reclaim removed: a peer that has the message sends it again.
                 if store.id_into(self.core.message_handle, buf, at):
-                    self.core.needs_barrier = True
                     return 1 + number
         return self._take_ack_of_log(buf, at) or self._take_ack_by_id(buf, at)
 
@@ -498,7 +490,6 @@ class Exchange:
                 if self.sees(group) and not self._is_carried(group, -1):
                     copy(buf, at, store.id, 0, ID_SIZE)
                     self.core.message_handle = handle
-                    self.core.needs_barrier = True
                     return 1
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
                     inbox.owe(handle, group, 0, BY_ROW)  # left to another link to the peer
@@ -520,7 +511,6 @@ class Exchange:
             else:
                 inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
                 scan[_OWED_ENTRY] = entry + 1
-            self.core.needs_barrier = True
             return 1 + inbox.entry_number(entry)
         return 0
 
@@ -643,7 +633,6 @@ class Exchange:
 
     def put_message(self) -> None:
         """Record that the selected message was written into the frame."""
-        self.core.needs_barrier = True
         self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
         self.note_sent(self.core.message_row)
@@ -703,7 +692,6 @@ class Exchange:
                 continue
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
             outbox.unmark(row, INDEXED)
-            self.core.needs_barrier = True  # the peer relies on us holding what we offer
             self.core.message_row = row
             return True
         return False
@@ -724,9 +712,6 @@ class Exchange:
         if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:
             # From the first MESSAGE or the second OFFER on, repeat the MESSAGE itself.
             outbox.mark(row, REQUEST)
-        if self.policy is not None:
-            is_heard = self.pace.is_heard_since(outbox.epoch(row))
-            self.policy.on_send(code == CODE_OFFERED, sends, is_heard)
         outbox.note_sent(row, counted(sends), self.epoch)
         group = outbox.group(row)
         self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
@@ -734,15 +719,6 @@ class Exchange:
             # It is neither acknowledged nor sent again.
             outbox.set_state(row, outbox.state(row) | HOLD)
             core.remove_transient(outbox.handles[row], group, True)
-
-    def forget_sends(self) -> None:
-        """Make everything unanswered due again: a lossless connection begins or ends."""
-        outbox = self.outbox
-        for row in range(outbox.count):
-            outbox.make_due(row)
-        self.inbox.ask_again()
-        self.core.pending.ask_again()
-        self.attention = True
 
     def forget_holds(self) -> None:
         """Show the peer all that we share with it again, as if it held nothing: it lost its store,
@@ -777,7 +753,5 @@ class Exchange:
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.count(base + bytes_kind, size)
             self.count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None:
-                self.policy.on_written(size)
         else:
             self.count(base + _LINK_BYTES, size)

@@ -5,9 +5,9 @@ other groups have a record of their family in the descriptor's place (docs/SPEC.
 """
 
 from drupelet.base.errors import OK, CapacityError, check
-from drupelet.base.limits import ID_SIZE, PART_PUBLISH
+from drupelet.base.limits import ID_SIZE
 from drupelet.base.memory import equal
-from drupelet.engine.descriptor import describe_begin
+from drupelet.engine.descriptor import keep_descriptor
 from drupelet.engine.members import FAMILIES, FAMILY_BSP
 
 TYPE_CHECKING = False
@@ -46,5 +46,4 @@ def _noted(store: "StorePort", number: int) -> int:
 def _note(core: "Core", number: int, family: int) -> int:
     if family == FAMILY_BSP:
         return OK  # the descriptor shows it
-    code = describe_begin(core, _NO_CLIENT + bytes((family,)))
-    return core.store.descriptor_put(PART_PUBLISH, number) if code == OK else code
+    return keep_descriptor(core.store, number, _NO_CLIENT + bytes((family,)), b"")

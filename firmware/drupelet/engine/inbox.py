@@ -64,7 +64,7 @@ class Inbox:
 
     @property
     def offers_max(self) -> int:
-        """The number of entries before the ask register; 0 before the boot."""
+        """The number of entries before the ask register."""
         return len(self.entries) // ENTRY_SIZE - 1
 
     def resize(self, offers_max: int, owed_max: int) -> None:
@@ -91,6 +91,8 @@ class Inbox:
                     return
         elif self.owed_from:
             return
+        while self.owed_end and not self.owed(self.owed_end - 1):
+            self.owed_end -= 1
         size = len(self._owed_rows)
         if self.owed_end * OWED_SIZE == size:
             self._compact(False)
@@ -349,8 +351,8 @@ class Inbox:
         self.entries[entry * ENTRY_SIZE + _SENDS] = counted(self.sends(entry))
         put_u16(self.entries, entry * ENTRY_SIZE + _EPOCH, epoch)
 
-    def ask_again(self) -> None:
-        """Let everything that was requested be requested again at once."""
+    def forget_asks(self) -> None:
+        """Forget what was requested: all of it may be requested again at once."""
         for entry in range(self.offers_max + 1):
             self.entries[entry * ENTRY_SIZE + _SENDS] = 0
 
@@ -372,25 +374,7 @@ class Inbox:
         """Forget all offers and requests; what matters comes again."""
         fill(self.entries, 0, len(self.entries), 0)
 
-    def forget(self) -> None:
+    def forget_peer(self) -> None:
         """Clear the tables of a peer that was removed, for another one."""
         self.drop_offers()
         self.owed_end = self.owed_from = self.bundle_number = self.taken_until = 0
-
-
-class Incoming:
-    """The content that is being assembled in one part file. Replaced defaults take RAM, but so
-    does opening the file."""
-
-    peer = -1  # the row of the peer that sends it; -1: the file is free
-    size = 0  # of the whole content
-    grew_ms = 0  # when it last grew
-    # A STATE is due: the size + 1 when the sender seemed not to know it; 0: none is due.
-    gap = 0
-    gap_sends = 0  # how often that STATE was sent
-    stated = 0  # the size + 1 in the last STATE; 0: none was sent
-    stated_ms = 0  # when the last STATE was sent
-    is_box = False  # it is a black box
-
-    def __init__(self) -> None:
-        self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins

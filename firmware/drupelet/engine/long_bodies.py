@@ -37,7 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.exchange import Exchange
-    from drupelet.engine.inbox import Incoming
 
 KIND_SEGMENT = const(0x50)
 KIND_STATE = const(0x51)
@@ -59,24 +58,58 @@ _TRIES = const(6)  # how often the peer was asked without progress
 _TURN_SIZE = const(7)
 
 
+class Incoming:
+    """The content that is being assembled in one part file. Replaced defaults take RAM, but so
+    does opening the file."""
+
+    peer = -1  # the row of the peer that sends it; -1: the file is free
+    size = 0  # of the whole content
+    grew_ms = 0  # when it last grew
+    # A STATE is due: the size + 1 when the sender seemed not to know it; 0: none is due.
+    gap = 0
+    gap_sends = 0  # how often that STATE was sent
+    stated = 0  # the size + 1 in the last STATE; 0: none was sent
+    stated_ms = 0  # when the last STATE was sent
+    is_box = False  # it is a black box
+
+    def __init__(self) -> None:
+        self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins
+
+
+def _resume(turn: "list[int]", handle: int, have: int) -> None:
+    """Continue a turn with the content of a message at offset `have`."""
+    turn[_HANDLE] = handle
+    turn[_NEXT] = turn[_BASE] = have
+    turn[_ROOM] = FRAMES_PER_EPOCH_MAX >> turn[_CAUTION]
+    turn[_REPEATED] = turn[_TRIES] = 0
+
+
+def _end_turn(turn: "list[int]") -> None:
+    """End a transfer, so that another long message may go."""
+    turn[_HANDLE] = turn[_NEXT] = 0
+
+
 class LongBodies:
     """The long bodies of one node, in both directions."""
 
-    def __init__(self, core: "Core") -> None:
+    def __init__(self, core: "Core", parts_max: int) -> None:
         self._core = core
-        self._turns = [0] * (_TURN_SIZE * core.members.peers_max)
+        self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
+        # By peer (row). Only those that were sent something long have one: it takes RAM.
+        self._turns: "list[list[int] | None]" = [None] * core.members.peers_max
 
-    def end_turn(self, peer: int) -> None:
-        """End the transfer to a peer (row), so that another long message may go."""
-        self._turns[peer * _TURN_SIZE + _HANDLE] = self._turns[peer * _TURN_SIZE + _NEXT] = 0
+    def forget_peer(self, peer: int) -> None:
+        """Forget the transfers to and from a peer (row) that was removed."""
+        self._turns[peer] = None
+        part = self.part(peer)
+        if part >= 0:
+            self.incoming[part].peer = -1
 
-    def _resume(self, at: int, handle: int, have: int) -> None:
-        """Continue with the content of a message at offset `have`; `at`: its transfer's row."""
-        turns = self._turns
-        turns[at + _HANDLE] = handle
-        turns[at + _NEXT] = turns[at + _BASE] = have
-        turns[at + _ROOM] = FRAMES_PER_EPOCH_MAX >> turns[at + _CAUTION]
-        turns[at + _REPEATED] = turns[at + _TRIES] = 0
+    def _turn(self, peer: int) -> "list[int]":
+        turn = self._turns[peer]
+        if turn is None:
+            turn = self._turns[peer] = [0] * _TURN_SIZE
+        return turn
 
     # --- out ---
 
@@ -87,11 +120,10 @@ class LongBodies:
         """
         core = self._core
         store = core.store
-        turns = self._turns
-        at = exchange.peer * _TURN_SIZE
         is_live = not exchange.visits
         if is_live:
-            self._stay(exchange, at)
+            turn = self._turn(exchange.peer)
+            self._stay(exchange, turn)
         group = exchange.outbox.load_shared(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
@@ -103,9 +135,9 @@ class LongBodies:
         size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
         offset = exchange.long_offset
         if is_live:
-            self._choose(exchange, at, row, total)
-            offset = turns[at + _NEXT]
-            if not turns[at + _ROOM]:
+            self._choose(exchange, turn, row, total)
+            offset = turn[_NEXT]
+            if not turn[_ROOM]:
                 size = 1  # repeat the last byte, to ask
                 offset -= 1
         size = min(size, total - offset)
@@ -120,7 +152,7 @@ class LongBodies:
             return E_STORAGE
         offset += size
         if is_live:
-            self._note_piece(exchange, row, offset, total)
+            self._note_piece(exchange, turn, row, offset, total)
         else:
             exchange.long_offset = offset
             if offset == total:
@@ -153,57 +185,55 @@ class LongBodies:
         if exchange.visits:
             exchange.long_offset = 0
 
-    def _stay(self, exchange: "Exchange", at: int) -> None:
+    def _stay(self, exchange: "Exchange", turn: "list[int]") -> None:
         """Stay with the current transfer, over whatever link: the peer takes in one at a time."""
-        turns = self._turns
         outbox = exchange.outbox
-        row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
+        row = outbox.row_of(turn[_HANDLE]) if turn[_HANDLE] else -1
         if row < 0 or not outbox.is_open(row):
-            if turns[at + _NEXT]:  # the peer has it now
-                turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
-                turns[at + _ROOM] = 0
-            self.end_turn(exchange.peer)
+            if turn[_NEXT]:  # the peer has it now
+                turn[_CAUTION] = max(turn[_CAUTION], 1) - 1
+                turn[_ROOM] = 0
+            _end_turn(turn)
         elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            exchange.long_handle = turns[at + _HANDLE]
+            exchange.long_handle = turn[_HANDLE]
 
-    def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
+    def _choose(self, exchange: "Exchange", turn: "list[int]", row: int, total: int) -> None:
         """Begin the transfer of the message in a row, unless it is the current one."""
-        turns = self._turns
-        if turns[at + _HANDLE] == exchange.long_handle:
+        if turn[_HANDLE] == exchange.long_handle:
             return
-        room = turns[at + _ROOM]
-        self._resume(at, exchange.long_handle, 0)
-        turns[at + _ROOM] = room or turns[at + _ROOM]
+        room = turn[_ROOM]
+        _resume(turn, exchange.long_handle, 0)
+        turn[_ROOM] = room or turn[_ROOM]
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
             # It was sent completely, but not acknowledged: the last byte asks what arrived.
-            turns[at + _NEXT] = total
-            turns[at + _ROOM] = 0
+            turn[_NEXT] = total
+            turn[_ROOM] = 0
 
-    def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
+    def _note_piece(
+        self, exchange: "Exchange", turn: "list[int]", row: int, end: int, total: int
+    ) -> None:
         """Record that a piece up to offset `end` was written, and decide what follows it."""
-        turns = self._turns
-        at = exchange.peer * _TURN_SIZE
-        caution = turns[at + _CAUTION]
-        asks = not turns[at + _ROOM]
-        is_repeatable = asks or end <= turns[at + _BASE] + PIECE_SIZE
-        turns[at + _REPEATED] = caution > 0 and is_repeatable and not turns[at + _REPEATED]
-        if turns[at + _REPEATED]:
+        caution = turn[_CAUTION]
+        asks = not turn[_ROOM]
+        is_repeatable = asks or end <= turn[_BASE] + PIECE_SIZE
+        turn[_REPEATED] = caution > 0 and is_repeatable and not turn[_REPEATED]
+        if turn[_REPEATED]:
             return
         if not asks:
-            turns[at + _NEXT] = end
+            turn[_NEXT] = end
             if caution:
-                turns[at + _ROOM] -= 1
-            if end < total or not turns[at + _ROOM]:
+                turn[_ROOM] -= 1
+            if end < total or not turn[_ROOM]:
                 return
-        turns[at + _TRIES] += 1
-        if not asks or not caution or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
-            self.end_turn(exchange.peer)
+        turn[_TRIES] += 1
+        if not asks or not caution or turn[_TRIES] >= SEGMENT_TRIES_MAX:
+            _end_turn(turn)
             exchange.note_sent(row)
             self.end(exchange)
             exchange.rewind()  # the next long message may go
             return
         # The peer answers in its next epoch; if it does not, it is asked again.
-        if turns[at + _TRIES] == 1 and turns[at + _NEXT] == total:
+        if turn[_TRIES] == 1 and turn[_NEXT] == total:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
@@ -234,23 +264,22 @@ class LongBodies:
 
     def _note_state(self, peer: int, handle: int, have: int) -> bool:
         """Estimate the loss from a STATE, and adapt the room; False if the transfer has ended."""
-        turns = self._turns
-        at = peer * _TURN_SIZE
-        caution = turns[at + _CAUTION]
-        is_current = turns[at + _HANDLE] == handle
-        base = turns[at + _BASE]
-        sent_size = turns[at + _NEXT] - base
-        if is_current and have == base and caution and turns[at + _ROOM]:
+        turn = self._turn(peer)
+        caution = turn[_CAUTION]
+        is_current = turn[_HANDLE] == handle
+        base = turn[_BASE]
+        sent_size = turn[_NEXT] - base
+        if is_current and have == base and caution and turn[_ROOM]:
             return True  # this STATE was sent before our latest pieces arrived
         if not is_current or have - base << 1 < sent_size:
-            turns[at + _CAUTION] = min(caution + 1, _CAUTION_MAX)
+            turn[_CAUTION] = min(caution + 1, _CAUTION_MAX)
         elif caution and 0 < sent_size <= have - base:
-            turns[at + _CAUTION] = caution - 1
-        tries = turns[at + _TRIES]
-        self._resume(at, handle, have)
-        turns[at + _TRIES] = tries if is_current and have <= base else 0
+            turn[_CAUTION] = caution - 1
+        tries = turn[_TRIES]
+        _resume(turn, handle, have)
+        turn[_TRIES] = tries if is_current and have <= base else 0
         if is_current and have < base:
-            self.end_turn(peer)  # the peer lost or refused what it had
+            _end_turn(turn)  # the peer lost or refused what it had
         return not is_current or have >= base
 
     # --- in ---
@@ -258,22 +287,22 @@ class LongBodies:
     def tell_if_coming(self, exchange: "Exchange", id: bytearray, at: int) -> bool:
         """True if we have a part of this message from the peer: answer an OFFER by STATE."""
         part = self.part(exchange.peer)
-        if part < 0 or not equal(self._core.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
+        if part < 0 or not equal(self.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
             return False
         self._note_gap(exchange, part)
         return True
 
     def part(self, peer: int) -> int:
         """Return the index of the part file that a peer's content goes into, or -1."""
-        for part in range(len(self._core.incoming)):
-            if self._core.incoming[part].peer == peer:
+        for part in range(len(self.incoming)):
+            if self.incoming[part].peer == peer:
                 return part
         return -1
 
     def free_part(self, exchange: "Exchange") -> int:
         """Return the number of a part file that is free or may be evicted; -1: there is none."""
-        for part in range(len(self._core.incoming)):
-            incoming = self._core.incoming[part]
+        for part in range(len(self.incoming)):
+            incoming = self.incoming[part]
             if incoming.peer < 0 or self._may_evict(exchange, part):
                 incoming.peer = -1
                 return PART_INCOMING + part
@@ -282,7 +311,7 @@ class LongBodies:
     def _may_evict(self, exchange: "Exchange", part: int) -> bool:
         """Return True if a part is empty, made no progress, or its content came another way."""
         core = self._core
-        incoming = core.incoming[part]
+        incoming = self.incoming[part]
         if not core.store.spool.part_size(PART_INCOMING + part):
             return True
         idle_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
@@ -294,9 +323,9 @@ class LongBodies:
         """Write a SEGMENT STATE if one is due to the peer; return its size, or 0."""
         core = self._core
         part = self.part(exchange.peer)
-        if part < 0 or not core.incoming[part].gap:
+        if part < 0 or not self.incoming[part].gap:
             return 0
-        incoming = core.incoming[part]
+        incoming = self.incoming[part]
         gap = incoming.gap
         # On a line that lost a STATE before, send it twice.
         incoming.gap_sends += 1
@@ -316,7 +345,7 @@ class LongBodies:
 
         The pieces that it had sent before our STATE reached it show the same gap.
         """
-        incoming = self._core.incoming[part]
+        incoming = self.incoming[part]
         have = self._core.store.spool.part_size(PART_INCOMING + part)
         quiet_ms = elapsed_ms(self._core.now_ms, incoming.stated_ms)
         if incoming.stated != have + 1 or quiet_ms >= _epoch_ms(exchange):
@@ -341,7 +370,7 @@ class LongBodies:
         part = self._open(exchange, frame, total)
         if part < 0:
             return E_CAPACITY
-        incoming = core.incoming[part]
+        incoming = self.incoming[part]
         if offset:
             core.is_telemetry = incoming.is_box
         else:
@@ -382,13 +411,13 @@ class LongBodies:
         part = self.part(peer)
         if part < 0:
             # By content id, so that after a reboot a content finds its file again.
-            count = len(core.incoming)
+            count = len(self.incoming)
             part = frame[1] % count
             for _ in range(count):
-                if core.incoming[part].peer < 0:
+                if self.incoming[part].peer < 0:
                     break
                 part = (part + 1) % count
-        incoming = core.incoming[part]
+        incoming = self.incoming[part]
         is_same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
         if incoming.peer == peer and is_same:
             return part

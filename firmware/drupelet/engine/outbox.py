@@ -59,7 +59,7 @@ class Outbox:
 
     @property
     def rows_max(self) -> int:
-        """The number of rows; 0 before the boot."""
+        """The number of rows."""
         return len(self.handles)
 
     def resize(self, rows_max: int) -> None:
@@ -387,7 +387,7 @@ class Outbox:
         self._void_bundles()
         self.is_dirty = True
 
-    def forget(self) -> None:
+    def forget_peer(self) -> None:
         """Clear the tables of a peer that was removed, for another one."""
         self.restart(0)
         self.count = 0

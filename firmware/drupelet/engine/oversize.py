@@ -238,6 +238,4 @@ def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     put_u16(frame, 9, CONTENT_HEADER_SIZE + size)
     put_u16(frame, 11, CONTENT_HEADER_SIZE + size - 1)
     passed_over.note_asked(peer, exchange.epoch, exchange.pace)
-    # The peer may have the rest, and then takes in the message.
-    exchange.core.needs_barrier = True
     return SEGMENT_HEADER_SIZE + 1

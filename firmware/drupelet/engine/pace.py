@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 # An offer, a request, a message and its ACK take three epochs: after four without gain, slow down.
 _STALL_EPOCHS = const(4)
-# The first window; it doubles in each epoch in which the peer answers.
-_WINDOW_FIRST = const(16)
-_NEVER = const(1 << 16)
+NEVER = const(1 << 16)
 
 
 # How long the answers of a peer take on one link, and what they show to be lost: a list with four
@@ -92,12 +90,12 @@ class Pace:
     It gets one frame per step of the back-off; while it was heard recently, the first step is
     repeated. For a peer that is there, a congestion window limits the unanswered messages. It
     doubles with each epoch in which the peer acknowledged something, and is halved after some
-    epochs in which it did not. A stream of bsp-0 is never away.
+    epochs in which it did not.
     """
 
-    is_stream = False  # a connection of bsp-0, which loses nothing: send everything once
-
     every = 1  # how many epochs of the peer's clock make one of this link
+    # Messages in the first window; it doubles in each epoch in which the peer answers.
+    window_first = 16
 
     def __init__(self, exchange: "ExchangePort") -> None:
         self._exchange = exchange
@@ -107,7 +105,7 @@ class Pace:
         self.probes = 0  # steps of the back-off: frames that were sent unasked while it was away
         self._probe_epoch = 0  # when the last of them was sent
         # The congestion window: how many messages may be unanswered, of those nobody requested.
-        self._window = min(_WINDOW_FIRST, exchange.outbox.rows_max)
+        self._window = min(self.window_first, exchange.outbox.rows_max)
         self.stalled = 0  # epochs in which the peer took nothing; -1: it did in this one
         # How many messages may be sent or offered unasked in this payload: at its start, and now.
         self._left_first = self.left = self._window
@@ -117,12 +115,6 @@ class Pace:
         """The epoch of the peer's clock."""
         return self._exchange.epoch
 
-    def begin_stream(self) -> None:
-        """Begin a connection that loses nothing: everything may go at once, and goes once."""
-        self.is_stream = True
-        self.is_away = False
-        self._left_first = self.left = self._window = self._exchange.outbox.rows_max
-
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch: adapt the congestion window to what the peer acknowledged."""
         if epochs_since(epoch, self.heard_epoch) > SILENT_EPOCHS:
@@ -131,8 +123,7 @@ class Pace:
         age_answers(self.answers, REPLIES, epoch, self.every)
         rows_max = self._exchange.outbox.rows_max
         if self.is_silent():
-            first = _WINDOW_FIRST if not self.is_stream else rows_max
-            self._window = min(first, rows_max)
+            self._window = min(self.window_first, rows_max)
             self.stalled = 0
         elif self.stalled < 0:
             self._window = min(2 * self._window, rows_max)
@@ -156,8 +147,6 @@ class Pace:
         A peer that is there and takes nothing may have tables full of messages that wait for
         parents: only the oldest message helps then, so the window shrinks to one.
         """
-        if self.is_stream:
-            return
         outbox = self._exchange.outbox
         waiting = 0
         self.is_away = self.is_silent()
@@ -176,7 +165,7 @@ class Pace:
                     self.probes = 1
                     self._probe_epoch = then
         if self.is_away:
-            self._window = min(_WINDOW_FIRST, outbox.rows_max)
+            self._window = min(self.window_first, outbox.rows_max)
             self.left = self._window if self._probe_wait() <= 0 else 0
         else:
             self.left = max(self._window - waiting, 0)
@@ -229,8 +218,6 @@ class Pace:
     def row_wait(self, row: int) -> int:
         """Return the epochs until a message may be sent again; <= 0: now."""
         outbox = self._exchange.outbox
-        if self.is_stream:
-            return _NEVER if outbox.sends(row) and not outbox.state(row) & REQUEST else 0
         if not outbox.sends(row):
             return 0
         sent_epoch = outbox.epoch(row)
@@ -240,8 +227,8 @@ class Pace:
     def ask_wait(self, sends: int, asked_epoch: int) -> int:
         """Return the epochs until an id that was requested `sends` times, last in `asked_epoch`,
         may be requested again; <= 0: now."""
-        if not sends or self.is_stream:
-            return _NEVER if sends else 0
+        if not sends:
+            return 0
         interval = interval_epochs(
             sends, self.is_heard_since(asked_epoch), self._exchange.family == FAMILY_MVDS
         )
@@ -251,7 +238,7 @@ class Pace:
     def next_due_epochs(self) -> int:
         """Return the epochs until something may be due, at least 1; 0: nothing is outstanding."""
         outbox = self._exchange.outbox
-        soonest = unasked = _NEVER
+        soonest = unasked = NEVER
         waiting = 0
         for row in range(outbox.count):
             if outbox.state(row) & HOLD:
@@ -261,10 +248,10 @@ class Pace:
                 soonest = min(soonest, wait)
             elif outbox.sends(row):
                 unasked = min(unasked, wait)
-                waiting += 0 < wait < _NEVER
+                waiting += 0 < wait < NEVER
             elif waiting < self._window:
                 unasked = min(unasked, 1)
-        if self.is_away and unasked != _NEVER:
+        if self.is_away and unasked != NEVER:
             unasked = max(unasked, self._probe_wait())
         soonest = min(soonest, unasked)
         inbox = self._exchange.inbox
@@ -278,4 +265,4 @@ class Pace:
                 if pending.handles[row] and pending.source(row) == number:
                     wait = self.ask_wait(pending.sends(row), pending.epoch(row))
                     soonest = min(soonest, wait)
-        return 0 if soonest == _NEVER else max(soonest, 1)
+        return 0 if soonest == NEVER else max(soonest, 1)

@@ -39,7 +39,6 @@ _PEER_SIZE_2 = const(14)
 
 def wake(core: "Core", now_ms: int, generation: int) -> None:
     """Restore the tables after a boot, or from the snapshot of a `generation` (-1: a boot)."""
-    core.allocate()
     _restore(core)
     core.promote(now_ms)
     if generation < 0:

@@ -21,7 +21,7 @@ from drupelet.engine.pending import Pending
 
 # By class: fields that hold no state between two calls, and counters that nothing depends on.
 SCRATCH = {
-    "Core": "id delivered duplicates malformed unknown refused now_ms needs_barrier is_telemetry"
+    "Core": "id delivered duplicates malformed unknown refused now_ms is_telemetry"
     " link_number message_handle message_row",
     "Graph": "ids handle is_ephemeral _depends_on_private _depends_on_gone",
     "Pending": "marks",

@@ -10,7 +10,6 @@ from drupelet.base.errors import E_PEER
 from drupelet.base.events import COUNT_DAMAGED
 from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
-    FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
     WAIT_MS_MAX,
 )
@@ -24,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.ports import CodecPort
-    from drupelet.link.ports import BudgetPort, WakePlanPort
+    from drupelet.link.ports import WakePlanPort
 
 BATCH = const(0)
 INTERACTIVE = const(1)
@@ -57,7 +56,6 @@ class Link:
     closed = False
     own_epoch_ms = 0  # if it differs from the clock's
     own_codec: "CodecPort | None" = None  # if links do not share the profile's codec
-    budget: "BudgetPort | None" = None  # of a host: what may leave in an epoch
     plan: "WakePlanPort | None" = None  # when this device and its peers are awake
     visits = False  # a stick: no epochs, everything at once
 
@@ -122,10 +120,8 @@ class Link:
     def set_mode(self, mode: int) -> None:
         """Set the mode, from the next frame on: INTERACTIVE offers before sending, BATCH does not.
 
-        A stick is always in BATCH mode, since nobody answers an offer there. A policy is let go.
+        A stick is always in BATCH mode, since nobody answers an offer there.
         """
-        if self.exchange.policy is not None:
-            self.exchange.policy = None
         self._set_interactive(mode == INTERACTIVE and not self.visits)
 
     def _set_interactive(self, is_interactive: bool) -> None:
@@ -219,9 +215,9 @@ class Link:
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame that is due; return its size, or 0 if nothing is due now.
 
-        `len(frame)` is the carrier's frame size; a longer message goes out in pieces. A frame with
-        an ACK, an OFFER, a MESSAGE or a SEGMENT is returned only after the store's barrier. If
-        that fails, the frame is dropped as if it had been lost: its records are sent again later.
+        `len(frame)` is the carrier's frame size; a longer message goes out in pieces. Records and
+        SEGMENTs are returned only after the store's barrier. If that fails, the frame is dropped
+        as if it had been lost: its records are sent again later.
         """
         if self.closed:
             return 0
@@ -238,21 +234,13 @@ class Link:
                     return 0  # the peer is asleep, or not met yet, and would not hear it
         if not self._wake_if_due() or not self._frames_left or self._turn_ms(now_ms):
             return 0
-        limit = len(frame)
-        budget = self.budget
-        if budget is not None:
-            limit = budget.room(now_ms, limit)
-            if limit < FRAME_SIZE_MIN:
-                return 0
         if self._frames_left == FRAMES_PER_EPOCH_MAX and not self.visits:
             self.exchange.pace.begin_payload()
         self.exchange.pace.begin_frame()
-        size = self._next_frame(frame, limit)
+        size = self._next_frame(frame, len(frame))
         if not size:
             self._rest()
             return 0
-        if budget is not None:
-            budget.spend(size)
         if self.visits:
             self._frames_left = 1
         else:
@@ -318,13 +306,13 @@ class Link:
         if passed >= every:
             self._wake_if_due()  # later, `due_epoch` may look like an epoch ahead
             self._began = (epoch - passed % every) & 0xFFFF
-            self._frames_left = FRAMES_PER_EPOCH_MAX
-            self.exchange.pace.begin_epoch(epoch)
-            exchange = self.exchange
-            exchange.rewind()
-            if exchange.policy is not None:
-                self._set_interactive(exchange.policy.begin_epoch() == INTERACTIVE)
+            self._begin_epoch(epoch)
             self.core.promote(now_ms)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        self._frames_left = FRAMES_PER_EPOCH_MAX
+        self.exchange.pace.begin_epoch(epoch)
+        self.exchange.rewind()
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
         """Write one frame: a SEGMENT STATE, else records, else a SEGMENT; return its size.
@@ -333,7 +321,6 @@ class Link:
         goes back.
         """
         exchange = self.exchange
-        exchange.core.needs_barrier = False
         size = 0
         if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1:  # in its first two frames
             size = self.core.long.state_into(exchange, frame)
@@ -352,7 +339,6 @@ class Link:
                 kind = _TELEMETRY_BYTES if exchange.core.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)
                 exchange.count(_SEGMENTS, 1)
-                exchange.core.needs_barrier = True
                 return self._leave(size)
             end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
@@ -384,8 +370,6 @@ class Link:
         if self.exchange.attention or self.has_changes():
             if self._frames_left:
                 turn_ms = self._turn_ms(now_ms)
-                if turn_ms == 0 and self.budget is not None:
-                    return self.budget.wait_ms(now_ms, FRAME_SIZE_MIN)
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1

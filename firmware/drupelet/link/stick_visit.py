@@ -90,7 +90,6 @@ class StickExchange(Exchange):
 
     def put_message(self) -> None:
         """See Exchange; the message counts as sent once the bundle is on the stick."""
-        self.core.needs_barrier = True
         self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
 

@@ -249,7 +249,6 @@ class Topic:
             self._rewind()
         if not self._frames_left or len(frame) < FRAME_SIZE_MIN:
             return 0
-        self.core.needs_barrier = False
         frame[0] = KIND_TOPIC
         copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
         frame[_HEADER_SIZE - 1] = self._kind
@@ -328,7 +327,6 @@ class Topic:
     def put_message(self) -> None:
         """Record that the selected message was sent to every listener that may lack it."""
         handle = self.core.message_handle
-        self.core.needs_barrier = True
         self.core.is_telemetry = self.core.is_box(self.group)
         self._finder.pass_message()
         for link in self.links:

@@ -10,7 +10,7 @@ pending message gets another handle when it enters the log.
 
 When the log is full, the oldest segment is removed that nobody needs: every message in it is
 settled, and no record in it refers to an older segment (`Reclaim`). If there is none, new data is
-refused (E_CAPACITY) and counted; our own messages and pending ones are refused earlier than those
+refused (E_CAPACITY); our own messages and pending ones are refused earlier than those
 that enter from peers (`OWN_SHARE`). Members and the wake state are in a log of their own (`meta`),
 ids of removed messages in a third one (`departed_ids`), long bodies in files (`spool`).
 
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 
 
 class FlashStore:
-    """A store over a Files port. Full tables refuse and count; codes are in `base.errors`."""
+    """A store over a Files port. Full tables refuse; codes are in `base.errors`."""
 
     def __init__(
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
@@ -147,7 +147,7 @@ class FlashStore:
         self.edges_size = self.missing = 0
         self.private = False  # it is not shared, or was not when it was deleted
         self._stamp = bytearray(TIMESTAMP_SIZE)
-        self._body = self.refused = self.duplicates = 0
+        self._body = 0
         # Methods of the port that are implemented elsewhere.
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
@@ -176,8 +176,8 @@ class FlashStore:
     ) -> int:  # fmt: skip
         """Store a message of at most INLINE_SIZE_MAX body bytes; return its handle or a code.
 
-        `state`: STATE_DELIVERED, STATE_PENDING or STATE_PRIVATE. A known message is counted as a
-        duplicate and keeps its handle; if it is pending and `state` is not, it is promoted.
+        `state`: STATE_DELIVERED, STATE_PENDING or STATE_PRIVATE. A known message keeps its handle;
+        if it is pending and `state` is not, it is promoted.
         """
         assert size <= INLINE_SIZE_MAX
         handle = self._promote_or_refuse(id, id_at, state)
@@ -205,7 +205,7 @@ class FlashStore:
         if size < 0:
             return E_STORAGE
         kind = KIND_PENDING_FILE if state == STATE_PENDING else KIND_MESSAGE_FILE
-        code = OK if self.space.free_body() else self._refuse(E_CAPACITY)
+        code = OK if self.space.free_body() else E_CAPACITY
         code = code or self._make_room(MESSAGE_PAYLOAD + 4, kind, group, source)
         if code != OK:
             return code
@@ -214,7 +214,7 @@ class FlashStore:
         number = index.body_newest + 1
         code = self.spool.finish(part, body_name(number))
         if code != OK:
-            return self._refuse(code)
+            return code
         index.body_newest = number
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         handle = self._write(
@@ -232,12 +232,10 @@ class FlashStore:
         """
         index = self.index
         handle = self.find(id, at)
-        if handle > 0:
-            self.duplicates += 1
-            if state != STATE_PENDING and index.row(index.pending, handle) >= 0:
-                return self.promote(handle, state)
-        elif not handle and state == STATE_PENDING and index.row(index.pending, 0) < 0:
-            return self._refuse(E_CAPACITY)
+        if handle > 0 and state != STATE_PENDING and index.row(index.pending, handle) >= 0:
+            return self.promote(handle, state)
+        if not handle and state == STATE_PENDING and index.row(index.pending, 0) < 0:
+            return E_CAPACITY
         return handle
 
     def promote(self, handle: int, state: int) -> int:
@@ -272,7 +270,7 @@ class FlashStore:
         if code != OK or self.state in (STATE_DELETED, STATE_INVALID, STATE_GONE):
             return code
         if missing and self.index.row(self.index.kept, 0) < 0:
-            return self._refuse(E_CAPACITY)
+            return E_CAPACITY
         flags = FLAG_PRIVATE if self.private else 0
         return min(self._mark(KIND_TOMBSTONE, handle, flags, edges, size, missing), OK)
 
@@ -293,8 +291,6 @@ class FlashStore:
         if place == OK and index.look(handle):  # making room may have moved the record
             ref = handle if kind == KIND_TOMBSTONE else log.at
             place = index.write_again(log.at, kind, ref, flags, missing)
-            if place < 0:
-                self.refused += 1
         return place or E_STORAGE
 
     def bury(
@@ -304,7 +300,7 @@ class FlashStore:
         """Keep only the id of an invalid message; return its handle or a code.
 
         `handle`: the pending message that it is, or 0. A message that is in the log, or buried
-        already, is unchanged and counted as a duplicate.
+        already, is unchanged.
         """
         handle = handle or self.find(id, id_at)
         if not handle:
@@ -316,7 +312,6 @@ class FlashStore:
         elif self.load(handle) != OK:
             return E_STORAGE
         elif self.state != STATE_PENDING:
-            self.duplicates += 1
             return handle
         place = self._mark(KIND_TOMBSTONE, handle, FLAG_INVALID, self.id, 0, 0)
         return self.index.handle_of(place) if place > 0 else place
@@ -353,7 +348,7 @@ class FlashStore:
         first_size = MESSAGE_PAYLOAD + 4 * (number >= 0)
         code = E_CAPACITY
         while code == E_CAPACITY:
-            # A record about a message that is there counts against no quota: a full group, too, can
+            # A record about a message that is there counts against no quota: also a full group can
             # delete.
             code = self._make_room(first_size + rest_size, kind, 0 if ref else group, source)
             if code != OK:
@@ -369,20 +364,15 @@ class FlashStore:
             code = log.append(kind, group, first, first_size, rest, at, rest_size)
             # The flash may be full although the log is not.
             if code < 0 and not self._made_room(code):
-                return self._refuse(code)
+                return code
         self.index.apply(code)
         return code
 
     def _make_room(self, size: int, kind: int, group: int, source: int) -> int:
-        """Make room for a payload; count a refusal. `group`: whose quota applies, 0 for none."""
+        """Make room for a payload; OK or a code. `group`: whose quota applies, 0 for none."""
         waits = is_pending(kind) or (not source and kind <= KIND_MESSAGE_FILE)
         segments = self.own_max if waits else self.data_max
-        code = self.meta.log.flush() or self.space.make_room(size, segments, group)
-        return code if code == OK else self._refuse(code)
-
-    def _refuse(self, code: int) -> int:
-        self.refused += 1
-        return code
+        return self.meta.log.flush() or self.space.make_room(size, segments, group)
 
     # --- messages out ---
 
@@ -522,14 +512,14 @@ class FlashStore:
         unread = self.unread
         number = meta.find(kind, key, at, size)
         if number or self.unread != unread:
-            return number or self._refuse(E_STORAGE)
+            return number or E_STORAGE
         number = meta.new_number(kind)
         if not number:
             from drupelet.store.recovery import free_number
 
             number = free_number(kind, self.log, meta, self.departed)
         code = self._put_meta(kind, number, key, at, size) if number else E_CAPACITY
-        return number if code == OK else self._refuse(code)
+        return number if code == OK else code
 
     def _put_meta(self, kind: int, number: int, buf: "Buffer", at: int, size: int) -> int:
         """Write a record to the meta log. Begin the message log first: without one, a boot takes
@@ -573,11 +563,10 @@ class FlashStore:
         """Write the wake state, at most WAKE_STATE_SIZE_MAX bytes; return OK or a code."""
         assert size <= WAKE_STATE_SIZE_MAX
         code = self.log.flush() or self._put_meta(0, 0, state, 0, size)
-        if code != OK:
-            return self._refuse(code)
-        copy(self.saved, 0, state, 0, size)
-        self.saved_size = size
-        return OK
+        if code == OK:
+            copy(self.saved, 0, state, 0, size)
+            self.saved_size = size
+        return code
 
     def unsettle(self) -> None:
         """Settle nothing until the engine does so again: a peer needs messages that none did."""

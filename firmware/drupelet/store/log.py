@@ -159,6 +159,8 @@ class Log:
 
     def look(self, place: int) -> bool:
         """Read a record's head: sets kind, tag and length; False if there is none there."""
+        if place == self.at:
+            return place > 0
         index = self.index_of(place // self.segment_size)
         offset = place % self.segment_size
         is_there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
@@ -171,8 +173,8 @@ class Log:
         if index < 0 or self.numbers[index] != number:
             return self._look_from(index + 1, HEAD_SIZE)
         offset = place % self.segment_size
-        is_known = place == self.at or self.look(place)
-        return self._look_from(index, offset + self.length if is_known else max(offset, HEAD_SIZE))
+        offset = offset + self.length if self.look(place) else max(offset, HEAD_SIZE)
+        return self._look_from(index, offset)
 
     def step_in(self, index: int, place: int) -> int:
         """Read the head of the record after `place` in a segment (0: its first); 0 at its end."""
@@ -247,8 +249,6 @@ class Log:
         return max(index, -1)
 
     def _look(self, place: int) -> bool:
-        if place == self.at:
-            return True
         head = self.head
         self.at = 0
         size = self._written_size if place == self.last_written else len(self._written)

@@ -66,20 +66,20 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
 def bring_family(core: "Core", family: int) -> None:
     """Load the hash of a family; call this before its first group is joined."""
     assert 0 <= family < FAMILIES
-    if core.has_family(family):
+    if core.hashes[family] is not None:
         return
     if family == FAMILY_BSP_0:
         from drupelet.wire.bsp0.hash import Bsp0MessageHash
 
-        core.use_family(family, Bsp0MessageHash())
+        core.hashes[family] = Bsp0MessageHash()
         return
     if family == FAMILY_MVDS:
         from drupelet.base.hashes_mvds import MvdsMessageHash
 
-        core.use_family(family, MvdsMessageHash())
+        core.hashes[family] = MvdsMessageHash()
         from drupelet.engine.oversize import PassedOver
 
         core.passed_over = PassedOver(core)
         core.pending.marks = bytearray(core.pending.rows_max)
         return
-    core.use_family(family, MessageHash())
+    core.hashes[family] = MessageHash()

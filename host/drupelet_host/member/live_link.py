@@ -10,13 +10,13 @@ from typing import Any
 
 from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.link.host_link import HostLink
 from drupelet.node import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
-    Link,
     Node,
 )
 from drupelet.wire.compact.codec import Compact1
@@ -65,7 +65,7 @@ class LiveLink:
     """One link with epochs. `lost`: the peer may think that we hold what our store has lost."""
 
     def __init__(
-        self, node: Node, link: Link, peer: Peer, url: Url, lost: bool, peer_gen: int
+        self, node: Node, link: HostLink, peer: Peer, url: Url, lost: bool, peer_gen: int
     ) -> None:
         self.link = link
         self._node = node

@@ -11,6 +11,7 @@ from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
 from drupelet.base.events import VERSION_HIGH, VERSION_LOW
 from drupelet.base.limits import BODY_SIZE_MAX, GONE_HANDLE
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
+from drupelet.link.host_link import HostLink
 from drupelet.link.stick_visit import BundleLink
 from drupelet.node import (
     BATCH,
@@ -223,7 +224,8 @@ class Member:
         """A link with epochs to a configured peer."""
         number = self.numbers[peer.id]
         profile = PROFILES[peer.asked_profile]
-        link = self.node.link(number, profile, carrier, peer.epoch_ms, BATCH, now_ms)
+        link = self.node.link(number, profile, carrier, peer.epoch_ms, BATCH, now_ms, HostLink)
+        assert isinstance(link, HostLink)
         store = self.store.connection
         lost = database.meta_int(store, restored.LOST + peer.id.hex(), 0) != 0
         gen = database.meta_int(store, restored.PEER_GEN + peer.id.hex(), -1)

@@ -55,7 +55,7 @@ class SqliteRoom:
         self.settled_handle = 0
         self.settled = [0] * GROUPS
         self.quotas = [0] * GROUPS
-        self.erases = self.refused = 0
+        self.erases = 0
         self.forgotten = 0  # ids of messages that made room which are not known any more
         self.messages_max = 0
         self._messages = self._pending = self._kept = 0
@@ -159,7 +159,6 @@ class SqliteRoom:
 
     def _may_keep(self, missing: int) -> bool:
         if missing and self._kept >= KEPT_STORED_MAX:
-            self.refused += 1
             return False
         self._kept += missing != 0
         return True

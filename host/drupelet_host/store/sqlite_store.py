@@ -101,7 +101,7 @@ class SqliteStore(SqliteRoom):
         self.saved = bytearray(SAVED_SIZE_MAX)
         self.saved_size = 0
         self.missing = 0
-        self.programs = self.damaged = self.duplicates = 0
+        self.programs = self.damaged = 0
         self.damaged_handles: set[int] = set()
         self.private = False
         self.store_gen = 0
@@ -295,7 +295,6 @@ class SqliteStore(SqliteRoom):
         if number > MEMBER_NUMBER_MAX:
             number = self._free_number(kind)
         if number < 0:
-            self.refused += 1
             return number
         if (
             self.write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", kind, number, name[1])
@@ -369,14 +368,12 @@ class SqliteStore(SqliteRoom):
             return E_STORAGE
         known = self.find(id, 0)
         if known:
-            self.duplicates += 1
             enters = state in (STATE_DELIVERED, STATE_PRIVATE)
             if enters and self.load(known) == OK and self.state == STATE_PENDING:
                 return self.promote(known, state)
             return known
         room = self._room(state == STATE_PENDING) and self._in_quota(group)
         if len(body) > BODY_SIZE_MAX or not room:
-            self.refused += 1
             return E_CAPACITY
         handle = self._add(id, group, source, timestamp, state, body)
         if handle > 0:
@@ -525,7 +522,6 @@ class SqliteStore(SqliteRoom):
         if self.load(handle) != OK or self.state != STATE_PENDING:
             return E_STORAGE
         if not self._room(False):
-            self.refused += 1
             return E_CAPACITY
         content = self._sound_row(handle)
         if content is None or self.write("DELETE FROM log WHERE handle = ?", handle) < 0:
@@ -565,7 +561,7 @@ class SqliteStore(SqliteRoom):
         """Keep only the id of a message that is not valid; its handle or a code.
 
         `handle`: the pending message that it is, or 0. One that is in the log, or buried, stays
-        what it is and is counted as a duplicate.
+        what it is.
         """
         handle = handle or self.find(id, id_at)
         if not handle:
@@ -573,7 +569,6 @@ class SqliteStore(SqliteRoom):
         if self.load(handle) != OK:
             return E_STORAGE
         if self.state != STATE_PENDING:
-            self.duplicates += 1
             return handle
         code = self._empty(handle, STATE_INVALID, b"")
         return handle if code == OK else code

@@ -156,7 +156,7 @@ class Device:
         return (
             self.published == self.own_max
             and self.delivered >= self.foreign_max
-            and self._node.is_current(self._home)
+            and host_api.is_current(self._node, self._home)
         )
 
     @property

@@ -3,6 +3,7 @@
 A name counts as mentioned wherever any code that stays reads it, or a string that could be one, in
 whatever module; a method's only where it is an attribute: it stays because another of the same
 name is called, not because of a variable. So nothing that is used can go; some that is not stays.
+A method that only raises NotImplementedError goes: its subclasses have it.
 What a board's owner calls from a program of his own is not seen here: he names it in `keep`.
 
 Lines stay where they are, as in `fold`.
@@ -33,7 +34,8 @@ def shake(texts: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
     while grown:
         grown = False
         for node in list(waiting):
-            if _METHOD * (id(node) in inner) + _name(node) in live:
+            is_called = _METHOD * (id(node) in inner) + _name(node) in live
+            if is_called and not _is_abstract(node):
                 waiting.remove(node)
                 grown = True
                 if isinstance(node, ast.ClassDef):
@@ -64,6 +66,13 @@ def _may_go(node: Definition) -> bool:
         pure = all(ast.unparse(call.func) in ("bytes", "bytearray") for call in calls)
         return pure and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     return True
+
+
+def _is_abstract(node: Definition) -> bool:
+    """Whether a method only says what its subclasses have."""
+    return isinstance(node, ast.FunctionDef) and (
+        ast.unparse(node.body[-1]) == "raise NotImplementedError" and len(node.body) <= 2
+    )
 
 
 def _parts_of_classes(tree: ast.Module) -> Iterator[ast.stmt]:

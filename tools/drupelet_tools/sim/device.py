@@ -16,6 +16,7 @@ from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
+from drupelet.link.host_link import HostLink
 from drupelet.link.link import BATCH, CARRIER_STICK
 from drupelet.node import Node
 from drupelet.store.flash_store import FlashStore
@@ -226,7 +227,7 @@ class SimNode:
     def _link(self, end: End) -> "Link":
         assert self.node is not None
         link = end.link = self.node.link(
-            end.number, end.profile, end.carrier, end.epoch_ms, BATCH, self.clock_ms()
+            end.number, end.profile, end.carrier, end.epoch_ms, BATCH, self.clock_ms(), HostLink
         )
         set_mode(link, end.mode)
         if end.keys is not None:
@@ -343,7 +344,7 @@ class SimNode:
         self._saved_ms = self.world.now_ms
         if self.box is not None and self.box.flush_counters(self.clock_ms()):
             self._empty(self.box)
-        self.saves += self.node.is_dirty
+        self.saves += host_api.would_save(self.node)
         if self.node.save(self.clock_ms()) != OK:
             return False
         self.world.oracle.flushed(self.name, self.volatile)
@@ -434,7 +435,7 @@ class SimNode:
         if self.spec.drift_ppm:
             wait_ms += wait_ms * abs(self.spec.drift_ppm) // 1_000_000 + 1
         at_ms = now + max(wait_ms, 1)
-        if self.node.is_dirty:
+        if host_api.would_save(self.node):
             at_ms = min(at_ms, max(self._saved_ms + self.world.save_ms, now + 1))
         for end in self.ends:
             if end.tells:

@@ -105,7 +105,7 @@ class End:
         node = self.node.node
         assert node is not None
         passed_over = host_api.peer_state(node, self.number).passed_over
-        return bool(passed_over) or not node.is_current(self.number)
+        return bool(passed_over) or not host_api.is_current(node, self.number)
 
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""

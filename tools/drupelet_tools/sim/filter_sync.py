@@ -80,7 +80,6 @@ class FilterSync:
         size = put_into(
             frame, Available(self._prefix, flags, subset, len(ids), sum_of(ids), bloom)
         )
-        self._link.core.needs_barrier = True  # it says what we hold
         return self._link.core.durable_size(size)
 
     def receive(self, frame: bytearray, size: int) -> int:

@@ -234,7 +234,8 @@ class Person:
 
     def lacking(self) -> list[int]:
         """Who is not known to have everything."""
-        return [other for other, peer in self.peers.items() if not self.node.is_current(peer)]
+        node = self.node
+        return [other for other, peer in self.peers.items() if not host_api.is_current(node, peer)]
 
     def quiet(self) -> bool:
         """Whether everybody is known to have everything."""

@@ -19,6 +19,8 @@ the peer has closed its half, too.
 
 from drupelet.base.errors import E_PEER, OK, PeerError
 from drupelet.base.limits import FRAME_HEADER_SIZE, RECORD_HEADER_SIZE
+from drupelet.engine.pace import NEVER, Pace
+from drupelet.engine.states import REQUEST
 from drupelet.wire.bsp0.codec import VERSIONS_RECORD, Records
 from drupelet.wire.bsp0.records import NONCE_SIZE, PAYLOAD_SIZE_MAX, PRIORITY, Reader, record
 from drupelet.wire.profiles import PROFILE_BSP_0
@@ -29,6 +31,35 @@ if TYPE_CHECKING:
     from drupelet.wire.ports import LinkPort
 
 _FRAME_KIND = 0x40 | PROFILE_BSP_0
+
+
+class StreamPace(Pace):
+    """The pace of a connection that loses nothing: everything may go at once, and goes once."""
+
+    window_first = 1 << 16  # more messages than an outbox has rows
+
+    def begin_payload(self) -> None:
+        """See Pace; the peer of an open connection is there."""
+        self.is_away = False
+
+    def row_wait(self, row: int) -> int:
+        """See Pace; never again, unless the peer requests the message."""
+        outbox = self._exchange.outbox
+        return NEVER if outbox.sends(row) and not outbox.state(row) & REQUEST else 0
+
+    def ask_wait(self, sends: int, asked_epoch: int) -> int:  # noqa: ARG002 - a pace's shape
+        """See Pace; never again."""
+        return NEVER if sends else 0
+
+
+def _forget_sends(exchange: "Exchange") -> None:
+    """Make everything unanswered due again: a connection begins or ends."""
+    outbox = exchange.outbox
+    for row in range(outbox.count):
+        outbox.make_due(row)
+    exchange.inbox.forget_asks()
+    exchange.core.pending.ask_again()
+    exchange.attention = True
 
 
 class Session(Records):
@@ -55,8 +86,10 @@ class Session(Records):
         self._rivals = rivals
         rivals.append(self)
         link.own_codec = self
-        link.exchange.pace.begin_stream()
-        link.exchange.forget_sends()  # all that is outstanding is due at once
+        every = link.exchange.pace.every
+        link.exchange.pace = StreamPace(link.exchange)
+        link.exchange.pace.every = every
+        _forget_sends(link.exchange)  # all that is outstanding is due at once
         if nonce:
             self._opening += record(PRIORITY, nonce)
             self._contest(nonce)
@@ -127,5 +160,5 @@ class Session(Records):
             self._rivals.remove(self)
             # The link may keep us until the next connection.
             self._frame = bytearray()
-            self.link.exchange.forget_sends()
+            _forget_sends(self.link.exchange)
             self._reader = Reader()

@@ -393,7 +393,6 @@ class CompactEngine(CompactReader):
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at
-        exchange.core.needs_barrier = True  # the sketch says what we hold
         frame[at] = EXTENDED << 5
         frame[at + 1] = EXTENDED_SKETCH
         # The size always takes two bytes: it was not known when the content was placed.

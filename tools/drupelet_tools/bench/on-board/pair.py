@@ -140,7 +140,7 @@ class End:
             self.group = self.node.join_id(READINGS_CLIENT_ID, config["family"])
         else:
             self.group = self.node.join(READINGS_CLIENT_ID, b"bench")
-        hashes = self.node.core._hashes
+        hashes = self.node.core.hashes
         self.hash = OpenHash(hashes[config["family"]])
         for family in range(len(hashes)):
             if hashes[family] is self.hash._inner:
