@@ -61,10 +61,11 @@ class BoardFiles(Files):
             return E_CAPACITY
         fd = self._open.index(None)
         try:
-            self._open[fd] = open(self._folder + name, "a+b" if create else "rb")  # noqa: SIM115
-            self._sizes[fd] = self._open[fd].seek(0, 2)
+            file = open(self._folder + name, "a+b" if create else "rb")  # noqa: SIM115
+            self._sizes[fd] = file.seek(0, 2)
         except OSError as error:
             return _code(error)
+        self._open[fd] = file
         self._names[fd] = name
         return fd
 
