@@ -57,8 +57,11 @@ _PAUSE_MAX_S = 1.0
 KEY_ORDER = [("boot", "ascending"), ("number", "ascending"), ("device", "ascending")]
 ROW_GROUP = 1 << 12
 # A file of keys is merged with newer ones that have at least half as many rows: of n keys there
-# are about log2(n) files, and each key is written about as often.
+# are about log2(n) files, and each key is written about as often; beyond MERGED_MAX, a file for
+# each so many.
 MERGE_RATIO = 2
+# Keys that are merged at most: the driver holds them, some hundred bytes for each.
+MERGED_MAX = 1 << 18
 
 
 @dataclass(slots=True)
@@ -159,7 +162,7 @@ def _has_landed(lake: Lake, added: Iterable[LakeFile]) -> bool:
 def _to_merge(files: Iterable[LakeFile], rows: int) -> list[LakeFile]:
     merged = []
     for one in sorted(files, key=lambda one: one.rows):
-        if one.rows > MERGE_RATIO * rows:
+        if one.rows > MERGE_RATIO * rows or one.rows + rows > MERGED_MAX:
             break
         merged.append(one)
         rows += one.rows

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from drupelet.base.errors import DrupeletError
 from drupelet.base.limits import (
@@ -631,6 +632,14 @@ def _header_crcs(heads: Bytes) -> Ints:
         sums = table[(sums ^ heads[:, at]) & 0xFF] ^ sums >> 8
     inverted: Ints = (~sums).astype(np.int64)
     return inverted
+
+
+def boots_of(listing: Listing) -> pa.Table:
+    """The boots of which a listing has segments, as rows of device and boot."""
+    devices, index = np.unique(listing.device[listing.ok], return_inverse=True)
+    pairs = np.unique(np.stack((index, listing.boot[listing.ok].astype(np.int64))), axis=1)
+    names = pa.array(names_of(devices), pa.string()).take(pa.array(pairs[0]))
+    return pa.table({"device": names, "boot": pairs[1]})
 
 
 def names_of(devices: npt.NDArray[np.uint64]) -> list[str]:

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PART_COLUMN = "part"
-# Segments that the driver plans at a time, 0.4 kB of memory for each.
-BATCH_SEGMENTS = 1 << 17
+# Segments that the driver plans at a time, about a kB of memory for each.
+BATCH_SEGMENTS = 1 << 16
 WATCH_S, WATCH_FAR_S = 0.3, 5.0  # each look at a store elsewhere is a request per group
 _CAUSE = re.compile(r"(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)")
 
@@ -275,10 +275,10 @@ def take_in(
     for listing in inputs.scan_batches(files, BATCH_SEGMENTS):
         step = replace(task, run=f"{task.run}/{next(batches)}")
         size = int(listing.size.sum())
-        mine = inputs.names_of(np.unique(listing.device[listing.ok]))
+        boots, numbers = inputs.boots_of(listing), np.unique(listing.number[listing.ok])
+        mine = pc.unique(boots["device"]).to_pylist()
         state = state.refreshed()  # what the batch before has committed is known
-        boots, numbers = (np.unique(own[listing.ok]) for own in (listing.boot, listing.number))
-        known = state.keys({*mine, *names}, boots.tolist(), numbers.tolist())
+        known = state.keys({*mine, *names}, boots, numbers.tolist())
         plan = make_plan(listing, known, runner.parallelism)
         del listing
         _refuse_imported(root, plan, known)

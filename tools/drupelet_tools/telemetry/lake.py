@@ -57,6 +57,9 @@ from drupelet_tools.telemetry.schemas import (
 )
 from drupelet_tools.telemetry.settle import settled
 
+# Boots of devices, as `Lake.keys` is asked for them.
+NO_BOOTS = pa.schema([("device", pa.string()), ("boot", pa.int64())]).empty_table()
+BOOTS_MAX = 1 << 16  # a boot's number has two bytes in a header (docs/SPEC.md 6)
 PLANS = "plans"
 FOLDERS = (TABLE, PACKS, PLANS)
 LOG = "_delta_log"
@@ -295,18 +298,33 @@ class Lake:
         return read_files(self.paths(KEY), FILES[KEY], columns, where)
 
     def keys(
-        self, devices: Collection[str], boots: Collection[int] = (), numbers: Collection[int] = ()
+        self, devices: Collection[str], boots: pa.Table = NO_BOOTS, numbers: Collection[int] = ()
     ) -> pa.Table:
-        """What an ingest must know: of these devices' segments those with one of these boots and
-        numbers, all else of the devices, and the places that are of none."""
-        near = pc.field("boot").isin(list(boots)) & pc.field("number").isin(list(numbers))
-        if boots and numbers:  # by ranges Parquet's row groups are skipped
-            number, boot = pc.field("number"), pc.field("boot")
+        """What an ingest must know: of the segments of `boots` (columns of NO_BOOTS) those that
+        have one of these numbers, of these devices all that is of no segment, and the places that
+        are of no device.
+
+        Raises:
+            TelemetryError: a file of the lake cannot be read.
+        """
+        number, boot = pc.field("number"), pc.field("boot")
+        wanted = number.is_null() & pc.field("device").isin([UNNAMED, *devices])
+        if boots.num_rows and numbers:
+            own = pc.unique(boots["device"])
+            codes_of_boots = _boot_codes(boots, own)
+            ends = pc.min_max(boots["boot"]).as_py()
+            near = pc.field("device").isin(own) & number.isin(list(numbers))
+            # By ranges Parquet's row groups are skipped.
             near &= (number >= min(numbers)) & (number <= max(numbers))
-            near &= (boot >= min(boots)) & (boot <= max(boots))
-        wanted = pc.field("device").isin([UNNAMED, *devices])
-        wanted &= pc.field("number").is_null() | near
-        return self.key_columns(FILES[KEY].names, wanted)
+            wanted |= near & (boot >= ends["min"]) & (boot <= ends["max"])
+        else:
+            own, codes_of_boots = pa.array([], pa.string()), pa.array([], pa.int64())
+        # A lake has many more boots with these numbers than those: a part at a time is looked at.
+        schema, parts = FILES[KEY], []
+        for part in read_parts(self.paths(KEY), schema, schema.names, wanted):
+            is_near = pc.is_in(_boot_codes(part, own), value_set=codes_of_boots)
+            parts.append(part.filter(pc.or_(pc.is_null(part["number"]), is_near)))
+        return pa.Table.from_batches(parts, schema)
 
     @cached_property
     def names(self) -> dict[str, dict[str, str]]:
@@ -406,6 +424,28 @@ def _last(boots: pa.Table, names: Collection[str]) -> list[dict[str, Any]]:
     )
     rows: list[dict[str, Any]] = last.rename_columns(["device", *names]).to_pylist()
     return rows
+
+
+def _boot_codes(rows: pa.Table | pa.RecordBatch, devices: pa.Array) -> pa.Array:
+    """A number for each row's device and boot; null for a device that is not among these."""
+    index = pc.index_in(rows["device"], value_set=devices).cast(pa.int64())
+    return pc.add(pc.multiply(index, BOOTS_MAX), rows["boot"].cast(pa.int64()))
+
+
+def read_parts(
+    paths: Collection[str], schema: pa.Schema, columns: list[str], where: pc.Expression
+) -> Iterator[pa.RecordBatch]:
+    """Rows of some Parquet files of the lake, as they are read.
+
+    Raises:
+        TelemetryError: one of the files cannot be read.
+    """
+    try:
+        if paths:
+            yield from dataset(paths, schema).to_batches(columns=columns, filter=where)
+    except (OSError, pa.ArrowInvalid) as broken:
+        check_files(paths)
+        raise TelemetryError(f"cannot read this part of the lake: {reason(broken)}") from None
 
 
 def read_files(

@@ -25,7 +25,7 @@ from drupelet_tools.telemetry.schemas import FILES, KEY
 # A smaller group is not worth a task; a larger one is dealt out further, for what a worker holds
 # grows a little with its group.
 GROUP_BYTES_MIN = 1 << 20
-GROUP_BYTES_MAX = 24 << 20
+GROUP_BYTES_MAX = 16 << 20
 GROUPS_MAX = 4096
 _PIECE_SIZE = 1 << 20
 # What is known where there is no lake.
