@@ -104,9 +104,6 @@ class Exchange:
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
-    # Defaults of the class: few links send long messages, and what is not set takes no RAM.
-    long_handle = 0  # the message that is being sent in pieces; 0: none
-    long_last = 0  # the long message that was sent before it
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
@@ -119,6 +116,8 @@ class Exchange:
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
+        self.long_handle = 0  # the message that is being sent in pieces; 0: none
+        self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
