@@ -309,7 +309,8 @@ def held_ids(link: "Link") -> dict[int, bytes]:
 
 def note_reads_segments(link: "Link") -> None:
     """Record that the peer is one of our nodes, which read segments in any profile."""
-    link.core.note_reads_segments(link.peer)
+    if link.core.passed_over is not None:
+        link.core.passed_over.note_reads_segments(link.peer)
 
 
 def forget_holds(link: "Link") -> None:

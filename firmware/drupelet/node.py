@@ -224,9 +224,9 @@ class Node(Publisher):
 
     def link(
         self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0,
-        make_link: "type[Link]" = Link,
+        make_link: "type[Link] | None" = None,
     ) -> Link:  # fmt: skip
-        """Make a link to a peer (number); `make_link`: the class of a live one.
+        """Make a link to a peer (number); `make_link`: the class of a live one, None for Link.
 
         `epoch_ms`: 1 to 2^28, ignored for a stick. The first epoch has a random phase, so that
         devices that boot together do not keep sending at the same time. Live links to one peer use
@@ -246,7 +246,7 @@ class Node(Publisher):
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost little there, and nobody answers
         if live:
-            link = make_link(self.core, slot, profile, carrier, epoch_ms, mode)
+            link = (make_link or Link)(self.core, slot, profile, carrier, epoch_ms, mode)
         else:
             from drupelet.link.stick_visit import BundleLink
 

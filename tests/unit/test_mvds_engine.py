@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import FAMILY_BSP_0, HEAD_EPHEMERAL
@@ -125,7 +126,7 @@ def test_whether_a_copy_is_acknowledged_the_copy_says(size) -> None:
     made = members(draw, 3)
     network = Network(draw, made, [("a", "b"), ("b", "c")], profile=PROFILE_MVDS_1)
     a, b, c = made
-    a.node.core.note_reads_segments(a.links["b"].peer)
+    host_api.note_reads_segments(a.links["b"])
     once, kept = (bytes((head,)) + b"t" * size for head in (HEAD_EPHEMERAL, 0))
     assert a.node.publish(a.group, once, len(once), bytes(8), 0) > 0
     frames = []

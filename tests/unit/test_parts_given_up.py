@@ -2,6 +2,7 @@
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.limits import INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import BATCH, FAMILY_BSP, FAMILY_MVDS, PROFILE_BSP_1, PROFILE_MVDS_1
 from helpers import (
@@ -58,7 +59,7 @@ def begin(net: Network, names: str, there: str) -> None:
     """Each of them begins a long message, and is heard no more."""
     for number, name in enumerate(names):
         link = net.members[name].links[there]
-        link.core.note_reads_segments(link.peer)
+        host_api.note_reads_segments(link)
         publish(net.members[name], LONG, number)
         give(net, name, there, frames(net, name, there)[:5])
         net.lines[name, there].loss = net.lines[there, name].loss = 1000

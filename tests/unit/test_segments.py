@@ -2,6 +2,7 @@
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import (
     BATCH,
@@ -209,7 +210,7 @@ def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
     for number in range(3):
         assert a.publish(b"parent %d" % number)
     net.run(lambda: net.complete(3), 80)
-    a.node.core.note_reads_segments(a.links["B"].peer)
+    host_api.note_reads_segments(a.links["B"])
     assert a.publish(b"child" + bytes(9_000))
     net.now_ms += EPOCH_MS
     give(net, "A", "B", frames(net, "A", "B")[:6])

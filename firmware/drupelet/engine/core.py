@@ -133,11 +133,6 @@ class Core:
         self.store.unsettle()  # reclaim nothing before the next wake state
         self.outboxes[peer].restart(self.last_handle() if is_lost else 0)
 
-    def note_reads_segments(self, peer: int) -> None:
-        """Record that a peer reads segments: long messages may go to it in pieces."""
-        if self.passed_over is not None:
-            self.passed_over.note_reads_segments(peer)
-
     def note_long_held(self, peer: int, handle: int, is_ack: bool) -> None:
         """Record that a peer holds a message, which may be one that was passed over."""
         if self.passed_over is not None:

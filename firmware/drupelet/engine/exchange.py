@@ -104,9 +104,6 @@ class Exchange:
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
-    # Defaults of the class: few links send long messages, and what is not set takes no RAM.
-    long_handle = 0  # the message that is being sent in pieces; 0: none
-    long_last = 0  # the long message that was sent before it
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
@@ -119,6 +116,8 @@ class Exchange:
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
+        self.long_handle = 0  # the message that is being sent in pieces; 0: none
+        self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
@@ -216,7 +215,7 @@ class Exchange:
         if sends:
             note_answer(self.pace.answers, ACKS, self.epoch, outbox.epoch(row), sends == 1)
         core = self.core
-        self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
+        self._trace(CODE_ACKED, 0, core.is_box(group), outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
         core.note_long_held(self.peer, handle, True)
         core.remove_transient(handle, group, outbox.state(row) & EPHEMERAL != 0)
@@ -388,7 +387,7 @@ class Exchange:
         if not core.graph.is_ephemeral:
             self._owe_reply(handle, id, 0)
             self._note_held(handle, GOT_MESSAGE)
-            self._trace_id(CODE_DUPLICATE, id)
+            self._trace(CODE_DUPLICATE, 0, core.is_telemetry, id, 0)
         core.duplicates += 1
         core.box.count(COUNT_DUPLICATES, 1)
         self.attention = True
@@ -436,7 +435,7 @@ class Exchange:
         core.message_handle = core.graph.handle  # promotion overwrites it
         if not core.graph.is_ephemeral:
             inbox.owe(core.graph.handle, group, core.link_number, 0)
-            self._trace_id(CODE_RECEIVED, core.id)
+            self._trace(CODE_RECEIVED, 0, core.is_telemetry, core.id, 0)
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
         else:
@@ -714,7 +713,7 @@ class Exchange:
             outbox.mark(row, REQUEST)
         outbox.note_sent(row, counted(sends), self.epoch)
         group = outbox.group(row)
-        self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
+        self._trace(code, sends + 1, core.is_box(group), outbox.rows, row * ROW_SIZE)
         if outbox.state(row) & EPHEMERAL:
             # It is neither acknowledged nor sent again.
             outbox.set_state(row, outbox.state(row) | HOLD)
@@ -728,15 +727,10 @@ class Exchange:
 
     # --- accounts ---
 
-    def _trace(self, code: int, count: int, group: int, ids: bytearray, at: int) -> None:
+    def _trace(self, code: int, count: int, is_box: bool, ids: bytearray, at: int) -> None:
         """Log an event of a message to the black box, unless the message is a black box itself."""
-        core = self.core
-        if not core.is_box(group):
-            core.box.log_id(core.now_ms, code, self.peer_number, count, ids, at)
-
-    def _trace_id(self, code: int, id: bytearray) -> None:
-        if not self.core.is_telemetry:
-            self.core.box.log_id(self.core.now_ms, code, self.peer_number, 0, id, 0)
+        if not is_box:
+            self.core.box.log_id(self.core.now_ms, code, self.peer_number, count, ids, at)
 
     def count(self, kind: int, amount: int) -> None:
         """Add an amount to a counter of this carrier (docs/SPEC.md 6)."""

@@ -76,40 +76,32 @@ class Incoming:
         self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins
 
 
-def _resume(turn: "list[int]", handle: int, have: int) -> None:
-    """Continue a turn with the content of a message at offset `have`."""
-    turn[_HANDLE] = handle
-    turn[_NEXT] = turn[_BASE] = have
-    turn[_ROOM] = FRAMES_PER_EPOCH_MAX >> turn[_CAUTION]
-    turn[_REPEATED] = turn[_TRIES] = 0
-
-
-def _end_turn(turn: "list[int]") -> None:
-    """End a transfer, so that another long message may go."""
-    turn[_HANDLE] = turn[_NEXT] = 0
-
-
 class LongBodies:
     """The long bodies of one node, in both directions."""
 
     def __init__(self, core: "Core", parts_max: int) -> None:
         self._core = core
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
-        # By peer (row). Only those that were sent something long have one: it takes RAM.
-        self._turns: "list[list[int] | None]" = [None] * core.members.peers_max
+        self._turns = [0] * (_TURN_SIZE * core.members.peers_max)
 
     def forget_peer(self, peer: int) -> None:
         """Forget the transfers to and from a peer (row) that was removed."""
-        self._turns[peer] = None
+        self._end_turn(peer)
         part = self.part(peer)
         if part >= 0:
             self.incoming[part].peer = -1
 
-    def _turn(self, peer: int) -> "list[int]":
-        turn = self._turns[peer]
-        if turn is None:
-            turn = self._turns[peer] = [0] * _TURN_SIZE
-        return turn
+    def _end_turn(self, peer: int) -> None:
+        """End the transfer to a peer (row), so that another long message may go."""
+        self._turns[peer * _TURN_SIZE + _HANDLE] = self._turns[peer * _TURN_SIZE + _NEXT] = 0
+
+    def _resume(self, at: int, handle: int, have: int) -> None:
+        """Continue with the content of a message at offset `have`; `at`: its transfer's row."""
+        turns = self._turns
+        turns[at + _HANDLE] = handle
+        turns[at + _NEXT] = turns[at + _BASE] = have
+        turns[at + _ROOM] = FRAMES_PER_EPOCH_MAX >> turns[at + _CAUTION]
+        turns[at + _REPEATED] = turns[at + _TRIES] = 0
 
     # --- out ---
 
@@ -120,10 +112,11 @@ class LongBodies:
         """
         core = self._core
         store = core.store
+        turns = self._turns
+        at = exchange.peer * _TURN_SIZE
         is_live = not exchange.visits
         if is_live:
-            turn = self._turn(exchange.peer)
-            self._stay(exchange, turn)
+            self._stay(exchange, at)
         group = exchange.outbox.load_shared(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
@@ -135,9 +128,9 @@ class LongBodies:
         size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
         offset = exchange.long_offset
         if is_live:
-            self._choose(exchange, turn, row, total)
-            offset = turn[_NEXT]
-            if not turn[_ROOM]:
+            self._choose(exchange, at, row, total)
+            offset = turns[at + _NEXT]
+            if not turns[at + _ROOM]:
                 size = 1  # repeat the last byte, to ask
                 offset -= 1
         size = min(size, total - offset)
@@ -152,7 +145,7 @@ class LongBodies:
             return E_STORAGE
         offset += size
         if is_live:
-            self._note_piece(exchange, turn, row, offset, total)
+            self._note_piece(exchange, row, offset, total)
         else:
             exchange.long_offset = offset
             if offset == total:
@@ -185,55 +178,57 @@ class LongBodies:
         if exchange.visits:
             exchange.long_offset = 0
 
-    def _stay(self, exchange: "Exchange", turn: "list[int]") -> None:
+    def _stay(self, exchange: "Exchange", at: int) -> None:
         """Stay with the current transfer, over whatever link: the peer takes in one at a time."""
+        turns = self._turns
         outbox = exchange.outbox
-        row = outbox.row_of(turn[_HANDLE]) if turn[_HANDLE] else -1
+        row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
         if row < 0 or not outbox.is_open(row):
-            if turn[_NEXT]:  # the peer has it now
-                turn[_CAUTION] = max(turn[_CAUTION], 1) - 1
-                turn[_ROOM] = 0
-            _end_turn(turn)
+            if turns[at + _NEXT]:  # the peer has it now
+                turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
+                turns[at + _ROOM] = 0
+            self._end_turn(exchange.peer)
         elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            exchange.long_handle = turn[_HANDLE]
+            exchange.long_handle = turns[at + _HANDLE]
 
-    def _choose(self, exchange: "Exchange", turn: "list[int]", row: int, total: int) -> None:
+    def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
         """Begin the transfer of the message in a row, unless it is the current one."""
-        if turn[_HANDLE] == exchange.long_handle:
+        turns = self._turns
+        if turns[at + _HANDLE] == exchange.long_handle:
             return
-        room = turn[_ROOM]
-        _resume(turn, exchange.long_handle, 0)
-        turn[_ROOM] = room or turn[_ROOM]
+        room = turns[at + _ROOM]
+        self._resume(at, exchange.long_handle, 0)
+        turns[at + _ROOM] = room or turns[at + _ROOM]
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
             # It was sent completely, but not acknowledged: the last byte asks what arrived.
-            turn[_NEXT] = total
-            turn[_ROOM] = 0
+            turns[at + _NEXT] = total
+            turns[at + _ROOM] = 0
 
-    def _note_piece(
-        self, exchange: "Exchange", turn: "list[int]", row: int, end: int, total: int
-    ) -> None:
+    def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
         """Record that a piece up to offset `end` was written, and decide what follows it."""
-        caution = turn[_CAUTION]
-        asks = not turn[_ROOM]
-        is_repeatable = asks or end <= turn[_BASE] + PIECE_SIZE
-        turn[_REPEATED] = caution > 0 and is_repeatable and not turn[_REPEATED]
-        if turn[_REPEATED]:
+        turns = self._turns
+        at = exchange.peer * _TURN_SIZE
+        caution = turns[at + _CAUTION]
+        asks = not turns[at + _ROOM]
+        is_repeatable = asks or end <= turns[at + _BASE] + PIECE_SIZE
+        turns[at + _REPEATED] = caution > 0 and is_repeatable and not turns[at + _REPEATED]
+        if turns[at + _REPEATED]:
             return
         if not asks:
-            turn[_NEXT] = end
+            turns[at + _NEXT] = end
             if caution:
-                turn[_ROOM] -= 1
-            if end < total or not turn[_ROOM]:
+                turns[at + _ROOM] -= 1
+            if end < total or not turns[at + _ROOM]:
                 return
-        turn[_TRIES] += 1
-        if not asks or not caution or turn[_TRIES] >= SEGMENT_TRIES_MAX:
-            _end_turn(turn)
+        turns[at + _TRIES] += 1
+        if not asks or not caution or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
+            self._end_turn(exchange.peer)
             exchange.note_sent(row)
             self.end(exchange)
             exchange.rewind()  # the next long message may go
             return
         # The peer answers in its next epoch; if it does not, it is asked again.
-        if turn[_TRIES] == 1 and turn[_NEXT] == total:
+        if turns[at + _TRIES] == 1 and turns[at + _NEXT] == total:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
@@ -264,22 +259,23 @@ class LongBodies:
 
     def _note_state(self, peer: int, handle: int, have: int) -> bool:
         """Estimate the loss from a STATE, and adapt the room; False if the transfer has ended."""
-        turn = self._turn(peer)
-        caution = turn[_CAUTION]
-        is_current = turn[_HANDLE] == handle
-        base = turn[_BASE]
-        sent_size = turn[_NEXT] - base
-        if is_current and have == base and caution and turn[_ROOM]:
+        turns = self._turns
+        at = peer * _TURN_SIZE
+        caution = turns[at + _CAUTION]
+        is_current = turns[at + _HANDLE] == handle
+        base = turns[at + _BASE]
+        sent_size = turns[at + _NEXT] - base
+        if is_current and have == base and caution and turns[at + _ROOM]:
             return True  # this STATE was sent before our latest pieces arrived
         if not is_current or have - base << 1 < sent_size:
-            turn[_CAUTION] = min(caution + 1, _CAUTION_MAX)
+            turns[at + _CAUTION] = min(caution + 1, _CAUTION_MAX)
         elif caution and 0 < sent_size <= have - base:
-            turn[_CAUTION] = caution - 1
-        tries = turn[_TRIES]
-        _resume(turn, handle, have)
-        turn[_TRIES] = tries if is_current and have <= base else 0
+            turns[at + _CAUTION] = caution - 1
+        tries = turns[at + _TRIES]
+        self._resume(at, handle, have)
+        turns[at + _TRIES] = tries if is_current and have <= base else 0
         if is_current and have < base:
-            _end_turn(turn)  # the peer lost or refused what it had
+            self._end_turn(peer)  # the peer lost or refused what it had
         return not is_current or have >= base
 
     # --- in ---

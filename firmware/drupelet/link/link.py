@@ -168,8 +168,9 @@ class Link:
             self.hear(now_ms)
             kind = frame[0]
             falls_back = self.profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
-            if KIND_SEGMENT <= kind <= KIND_STATE:
-                self.core.note_reads_segments(self.peer)
+            passed_over = self.core.passed_over
+            if KIND_SEGMENT <= kind <= KIND_STATE and passed_over is not None:
+                passed_over.note_reads_segments(self.peer)
             if kind == _KIND_RECORDS | self.profile or falls_back:
                 exchange.count(_IN + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, size)
