@@ -106,6 +106,14 @@ def test_the_oldest_of_many_long_messages_goes_although_others_are_asked_for(see
     assert result.deliveries and not result.lost
 
 
+def test_a_message_that_was_sent_whole_keeps_no_long_message_back() -> None:
+    """It had gone in pieces before, and its peer refuses it until a long one comes."""
+    steps = parse_spans("0,2-3,5,7-10,12-14,16-20,22-26,28-30")
+    result = run_seed(40002393, "small", steps)
+    assert not result.violation, result.violation
+    assert result.deliveries and not result.lost
+
+
 def test_what_only_a_wiped_node_had_is_gone_and_all_else_comes_again() -> None:
     plan = Plan(1, "two", 60_000, 100)
     plan.nodes = {name: Spec() for name in "abc"}

@@ -634,7 +634,7 @@ class Exchange:
         """Record that the selected message was written into the frame."""
         self.core.is_telemetry = self.core.is_box(self.message_group)
         self.pass_message()
-        self.note_sent(self.core.message_row)
+        self.note_sent_whole(self.core.message_row)
 
     def pass_message(self) -> None:
         """Skip the selected message in this payload."""
@@ -694,6 +694,12 @@ class Exchange:
             self.core.message_row = row
             return True
         return False
+
+    def note_sent_whole(self, row: int) -> None:
+        """Record that the message in a row was sent in one frame. A transfer of it in pieces ends:
+        the peer may refuse the message until others come, and these may have to go in pieces."""
+        self.core.long.end_turn_of(self.peer, self.outbox.handles[row])
+        self.note_sent(row)
 
     def note_sent(self, row: int) -> None:
         """Record that the message in a row was sent completely."""

@@ -95,6 +95,11 @@ class LongBodies:
         """End the transfer to a peer (row), so that another long message may go."""
         self._turns[peer * _TURN_SIZE + _HANDLE] = self._turns[peer * _TURN_SIZE + _NEXT] = 0
 
+    def end_turn_of(self, peer: int, handle: int) -> None:
+        """End the transfer to a peer (row) if it is that of this message."""
+        if self._turns[peer * _TURN_SIZE + _HANDLE] == handle:
+            self._end_turn(peer)
+
     def _resume(self, at: int, handle: int, have: int) -> None:
         """Continue with the content of a message at offset `have`; `at`: its transfer's row."""
         turns = self._turns

@@ -334,7 +334,7 @@ class Topic:
             row = outbox.row_of(handle)
             if row >= 0 and outbox.is_open(row) and self._is_there(link):
                 outbox.unmark(row, TOO_LONG)
-                link.exchange.note_sent(row)
+                link.exchange.note_sent_whole(row)
 
     def too_long(self) -> None:
         """Skip the selected message, which fits no frame: other links carry it in pieces."""
