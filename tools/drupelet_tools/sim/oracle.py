@@ -361,7 +361,10 @@ class Oracle:
         for total in frame_ids.sums:
             self._outstanding(node, peer, total, visible, finds)
         for id in frame_ids.requests:
-            good = id not in view.deleted or node in self.shown
+            message = self.messages.get(id)
+            # Toward a peer that does not see its group, a message is as if it did not exist.
+            is_hidden = message is not None and message.group not in visible | accepts
+            good = id not in view.deleted or node in self.shown or is_hidden
             self._check("S5", node, good, id, "deleted, and asked for again")
         self.sent.setdefault((node, peer), set()).update(frame_ids.messages)
         for id in frame_ids.messages:
