@@ -12,7 +12,7 @@ MVDS = [
              "        sent_epoch = outbox.epoch(row)\n"
              "        interval =",
              "        if outbox.sends(row) > 1 and self._exchange.family == FAMILY_MVDS:\n"
-             "            return _NEVER\n"
+             "            return NEVER\n"
              "        sent_epoch = outbox.epoch(row)\n"
              "        interval ="),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
