@@ -154,7 +154,8 @@ class Core:
                 regroup(group)
 
     def durable_size(self, size: int) -> int:
-        """Return `size` of a frame once everything in the store is durable; 0: drop the frame.
+        """Make everything in the store durable; return `size` of the frame that may leave then, or
+        0 if that failed: drop the frame.
 
         A power cut must not take what we have acknowledged. Nor our own messages that peers may
         hold: nobody sends these back to us.

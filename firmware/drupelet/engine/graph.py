@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 REFUSED = const(0)  # neither stored nor acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
-TOO_EARLY = const(3)  # refused: its dependencies are missing, and pending table or store are full
+# Refused: its dependencies are missing, and the pending table or the store is full or has failed.
+TOO_EARLY = const(3)
 BURIED = const(4)  # invalid: acknowledged, and never taken in again
 
 assert SCRATCH_SIZE >= 2 * ID_SIZE

@@ -1,11 +1,12 @@
 """What one peer told us: the ids that it offers, and the acknowledgements that we owe it.
 
-Acknowledgements are owed by handle, in order of arrival. When their rows are full, `owed_from`
-covers the rest: every message of the log from that handle on that came from the peer. Pending and
-buried messages are not in the log; they are acknowledged once they enter it, or when another copy
-comes. The reply to another copy is not covered by `owed_from` either: if no row is free, it takes
-the row of the oldest reply, whose message the peer has to send once more. So replies that wait for
-a link that is down do not keep those of another link from leaving.
+Acknowledgements are owed by handle, in order of arrival: of messages in the log, pending ones and
+buried ones. When their rows are full, `owed_from` covers the rest: every message of the log from
+that handle on that came from the peer. A pending or buried message that finds no row is not
+covered; it is acknowledged once it enters the log, or when another copy comes. The reply to another
+copy is not covered either: if no row is free, it takes the row of the oldest reply, whose message
+the peer has to send once more. So replies that wait for a link that is down do not keep those of
+another link from leaving.
 """
 
 from drupelet.base.compat import const
@@ -371,7 +372,8 @@ class Inbox:
                 self.set_kind(entry, 0)
 
     def drop_offers(self) -> None:
-        """Forget all offers and requests; what matters comes again."""
+        """Forget all that is kept by id: offers, requests, and acknowledgements of messages that
+        are not in the log any more. The peer sends again what still matters to it."""
         fill(self.entries, 0, len(self.entries), 0)
 
     def forget_peer(self) -> None:

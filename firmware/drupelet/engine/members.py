@@ -10,8 +10,8 @@ from drupelet.base.limits import ID_SIZE
 from drupelet.base.memory import copy, fill, find
 
 INVISIBLE = const(0)  # the group does not exist for this peer
-VISIBLE = const(1)  # messages are accepted from the peer, but not offered to it
-SHARED = const(2)
+VISIBLE = const(1)  # messages are accepted from the peer, but none is sent to it
+SHARED = const(2)  # messages go both ways
 
 GROUP_TELEMETRY = const(1)  # black boxes: not traced, deleted once every sharer has them
 GROUP_UNORDERED = const(2)  # a message enters the log without waiting for its dependencies

@@ -33,9 +33,10 @@ class Publisher:
         """Put a message of our own into the log; return its handle or a negative code.
 
         `body`: `size` bytes (0 to 32,768) in the client's format. `timestamp`: ms since the Unix
-        epoch, 8 bytes, big-endian. E_CAPACITY: there is no room, the same bytes were published
-        before, or the client finds them malformed or a dependency missing. E_STORAGE: the flash
-        failed. The message is durable after the next barrier, and before it leaves in a frame.
+        epoch, 8 bytes, big-endian. E_CAPACITY: there is no room, the flash did not take it, the
+        same bytes were published before, or the client finds them malformed or a dependency
+        missing. E_STORAGE: the flash failed while a long body was kept. The message is durable
+        after the next barrier, and before it leaves in a frame.
         """
         assert 0 <= size <= BODY_SIZE_MAX
         core = self.core

@@ -1,9 +1,10 @@
 """The state byte of an outbox row: what we know of one message at one peer (BSP v1 4.1).
 
 HOLD and REQUEST are two flags of the text; `inbox` keeps the third one, that an acknowledgement is
-owed. What a peer sends, and what is sent to it, changes the flags through `step` only. Two other
-places set them: recovery, and the sending of an ephemeral message, which counts as held. Every
-event from a peer has a result; NO means a mistake in our own code.
+owed. What a peer sends, and what is sent to it, changes the flags through `step`. Beside that,
+recovery sets them; an ephemeral message counts as held once it was sent; a row is held before it
+is dropped; and in the MVDS family a message is sent whole from its second send on, as if it had
+been requested. Every event from a peer has a result; NO means a mistake in our own code.
 """
 
 from drupelet.base.compat import const
