@@ -3,10 +3,10 @@
 Acknowledgements are owed by handle, in order of arrival: of messages in the log, pending ones and
 buried ones. When their rows are full, `owed_from` covers the rest: every message of the log from
 that handle on that came from the peer. A pending or buried message that finds no row is not
-covered; it is acknowledged once it enters the log, or when another copy comes. The reply to another
-copy is not covered either: if no row is free, it takes the row of the oldest reply, whose message
-the peer has to send once more. So replies that wait for a link that is down do not keep those of
-another link from leaving.
+covered; it is acknowledged once it enters the log, or when another copy comes. The reply to
+another copy is not covered either: if no row is free, it takes the row of the oldest reply, whose
+message the peer has to send once more. So replies that wait for a link that is down do not keep
+those of another link from leaving.
 """
 
 from drupelet.base.compat import const
