@@ -400,7 +400,7 @@ def test_what_is_wrong_at_the_beginning_is_one_line(tmp_path):
         (("00000001.DRP", "--follow"), "drupelet stick"),
         ((".", "--follow", "--every", "soon"), "--every 'soon': want 1s to 1d"),
         ((".", "--follow", "--every", "0s"), "want 1s to 1d"),
-        ((".", "--follow", "--max-files", "0"), "--max-files 0: want 1 to 131,072"),
+        ((".", "--follow", "--max-files", "0"), "--max-files 0: want 1 to 65,536"),
         ((".", "--every", "30s"), "--every is for an ingest that goes on: add --follow"),
         ((".", "--max-files", "3"), "add --follow"),
         ((".", "--follow", "--lake", tmp_path / "old"), "drupelet telemetry migrate"),

@@ -116,8 +116,8 @@ def test_commands_name_what_is_wrong_in_one_line(bucket, monkeypatch):
         (("alerts", f"{bucket}/lake"), "no lake here"),
         (("compact", "s3://somebody:hidden-word@x/lake"), "credentials in a URI"),
         (
-            ("compact", "ftp://x/lake"),
-            "ftp://x/lake: ftp:// is neither read nor written; give a path",
+            ("compact", "foo://x/lake"),
+            "foo://x/lake: foo:// is neither read nor written; give a path",
         ),
     ):
         done = run(*words)

@@ -16,7 +16,6 @@ from typing import Any
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.cells import counted
 from drupelet_tools.telemetry.time_units import span
-from drupelet_tools.telemetry.upgrades import CHARGE_PER_DAY, across_upgrades, costs_more
 
 Row = dict[str, Any]
 
@@ -123,13 +122,17 @@ def of_devices(
 
 
 def of_the_fleet(
-    devices: Sequence[Row], nobodys: Sequence[Row] = (), never_heard: Iterable[str] = ()
+    devices: Sequence[Row],
+    nobodys: Sequence[Row] = (),
+    never_heard: Iterable[str] = (),
+    dearer: Iterable[Row] = (),
 ) -> list[Row]:
-    """The rows of no device that the lake has; `nobodys` are places of unknown devices."""
+    """The rows of no device that the lake has; `nobodys` are places of unknown devices, `dearer`
+    rows of `upgrades.dearer`."""
     rows = [_row(problem, "", "the fleet") for problem in _silence(devices)]
     missing = Problem(WARNING, "never heard", 0, "is in the fleet file and was never heard")
     rows += [_row(missing, "", name) for name in never_heard]
-    rows += [_row(problem, "", "the fleet") for problem in _upgrades(devices)]
+    rows += [_row(_dearer(row), "", "the fleet") for row in dearer]
     if nobodys:
         rows.append(_row(_unreadable(nobodys), "", "unknown device"))
     return rows
@@ -203,17 +206,12 @@ def _silence(devices: Sequence[Row]) -> list[Problem]:
     return [Problem(ALARM, "fleet silent", len(timed), text, last)]
 
 
-def _upgrades(devices: Sequence[Row]) -> list[Problem]:
-    """A firmware that costs its devices more than what they ran before."""
-    problems = []
-    for row in across_upgrades(devices):
-        if row.get("what") == CHARGE_PER_DAY and costs_more(row):
-            text = (
-                f"firmware {row['firmware']} takes {row['share']:.1%} more charge per day,"
-                f" modelled, than {row['firmware_before']}, on {counted(row['devices'], 'device')}"
-            )
-            problems.append(Problem(NOTICE, "upgrade", row["share"], text))
-    return problems
+def _dearer(row: Row) -> Problem:
+    text = (
+        f"firmware {row['firmware']} takes {row['share']:.1%} more charge per day,"
+        f" modelled, than {row['firmware_before']}, on {counted(row['devices'], 'device')}"
+    )
+    return Problem(NOTICE, "upgrade", row["share"], text)
 
 
 def _identity(device: Row, places: Sequence[Row]) -> list[Problem]:

@@ -44,6 +44,7 @@ from drupelet_tools.telemetry.report_figures import (
 from drupelet_tools.telemetry.schemas import DEVICES, TABLES
 from drupelet_tools.telemetry.scratch import sweep
 from drupelet_tools.telemetry.slices import Slices, write_slices
+from drupelet_tools.telemetry.upgrades import dearer
 
 Row = dict[str, Any]
 
@@ -249,7 +250,7 @@ def _whole(
     devices = [row for bucket in buckets for row in bucket.devices]
     _label(devices)
     single = [[r for r in bucket.rows if r["device"]] for bucket in buckets]
-    pages = [*single, attention.of_the_fleet(devices, nobodys, missing)]
+    pages = [*single, attention.of_the_fleet(devices, nobodys, missing, dearer(devices))]
     severities = [row["severity"] for page in pages for row in page]
     return {
         "devices": devices,

@@ -18,6 +18,7 @@ from drupelet_tools.telemetry.lake import Lake, open_lake
 from drupelet_tools.telemetry.natural import natural
 from drupelet_tools.telemetry.period import PeriodHours, read_hours
 from drupelet_tools.telemetry.place import Place
+from drupelet_tools.telemetry.upgrades import dearer
 
 ASSUMED_BATTERY = "18650"  # what a life is modelled with where nobody says which battery
 
@@ -49,7 +50,7 @@ def build(
         raise empty(lake)
     known = {word for row in devices for word in (row["device"], row["name"])}
     nobodys = [place for place in quarantined(state) if not place["device"]]
-    of_fleet = attention.of_the_fleet(devices, nobodys, never_heard(plan, known))
+    of_fleet = attention.of_the_fleet(devices, nobodys, never_heard(plan, known), dearer(devices))
     all_figures["attention"] = attention.merged([all_figures["attention"], of_fleet])
     return all_figures
 

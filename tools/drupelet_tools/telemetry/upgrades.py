@@ -49,6 +49,15 @@ def across_upgrades(devices: Sequence[Row]) -> list[Row]:
     return rows
 
 
+def dearer(devices: Sequence[Row]) -> list[Row]:
+    """Of `across_upgrades`, the firmwares that take more charge per day than what ran before."""
+    return [
+        row
+        for row in across_upgrades(devices)
+        if row.get("what") == CHARGE_PER_DAY and costs_more(row)
+    ]
+
+
 def _natural(names: tuple[str, str]) -> list[list[tuple[bool, int, str]]]:
     return [natural(name) for name in names]
 
