@@ -112,6 +112,7 @@ class BasePort:
         """Do nothing: there is no watchdog."""
 
     release = feed  # nor a prompt that needs the console
+    restart = feed  # what started this process may start it again
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "StickPort":
         """Return the stick in a folder that the operating system mounts."""

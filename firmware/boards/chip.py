@@ -45,6 +45,7 @@ _SET_MS = 1704067200000
 BAUD = const(115200)
 _CTRL_C = const(3)
 _NO_BYTE = const(-1)
+_LAST_WORDS_MS = const(1000)  # for the console to send what was printed before a reset
 # A UART's receive buffer, for bytes received during a turn: two of the longest frames.
 _RX_SIZE = const(2080)
 
@@ -113,6 +114,11 @@ class ChipPort(BasePort):
     def release(self) -> None:
         """Give the console back to the interpreter: let Ctrl-C interrupt again."""
         micropython.kbd_intr(_CTRL_C)
+
+    def restart(self) -> None:
+        """Reset the board."""
+        time.sleep_ms(_LAST_WORDS_MS)
+        machine.reset()
 
     def wait(self, wait_ms: int) -> None:
         """Feed the watchdog and wait with the LED off, at most for half the watchdog's time.

@@ -286,6 +286,9 @@ class Port(Protocol):
     def release(self) -> None:
         """Give the console back to the interpreter and stop the watchdog: the board stops."""
 
+    def restart(self) -> None:
+        """Reset the board; return where that cannot be done."""
+
     # --- peripherals ---
 
     def attach(self, board: DevicePort) -> None:

@@ -45,7 +45,8 @@ def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Device":
 def start(path: str, make_port: "Callable[[dict], Port]") -> int:
     """Run the board that a configuration file describes until it is told to stop; return 0.
 
-    Returns 1 if the board cannot start, or its flash fails, after printing the reason in one line.
+    If it cannot start, return 1 after printing the reason in one line. If its flash fails later,
+    print that and reset the board; return 1 where it cannot be reset.
     """
     try:
         with open(path) as stream:
@@ -71,7 +72,8 @@ def start(path: str, make_port: "Callable[[dict], Port]") -> int:
         board.port.release()
         board.node.save(board.port.now_ms())
     except DrupeletError as error:
-        print("board %s: %s" % (config["name"], error), file=sys.stderr)
+        print("board %s: %s; starting again" % (config["name"], error), file=sys.stderr)
+        board.port.restart()
         return 1
     # Not after an exception of `run`: then the watchdog, if there is one, restarts the board.
     board.port.release()

@@ -1,9 +1,11 @@
 """What ends a turn of a board does not end the board."""
 
 import gc
+from pathlib import Path
 
 import pytest
 
+from boards import start
 from boards.device import Device
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.events import CODE_ERROR
@@ -105,6 +107,26 @@ def test_a_flash_that_keeps_nothing_for_three_epochs_ends_the_program(
     with pytest.raises(StorageError, match="kept nothing for 3 epochs"):
         device.step()
     assert [error for error in device.box.errors if error[1] == 2][-1] == (3, 2)
+
+
+def test_a_board_whose_flash_failed_says_so_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    restarts = []
+
+    class Board:
+        class port:  # noqa: N801 - an attribute
+            restart = staticmethod(lambda: restarts.append(1))
+
+        def run(self) -> None:
+            raise StorageError("the flash kept nothing for 3 epochs")
+
+    (tmp_path / "config.json").write_text('{"name": "well"}')
+    monkeypatch.setattr(start, "_set_up", lambda _config, _make_port: Board())
+    assert start.start(str(tmp_path / "config.json"), Port) == 1
+    assert restarts == [1]
+    said = capsys.readouterr().err
+    assert said == "board well: the flash kept nothing for 3 epochs; starting again\n"
 
 
 class Broker:

@@ -17,7 +17,7 @@ CONTRACT = Path(__file__).parents[1] / "board/hal/contract.py"
 CONTRACT_S = 300
 SPEED = 0.2  # the joined pins answer in this machine's time
 # What needs a wire, a radio or a reset, which this image or this emulator has not got.
-LEFT_OUT = {"watchdog", "lamp", "wifi", "card"}
+LEFT_OUT = {"restart", "watchdog", "lamp", "wifi", "card"}
 # The suite takes pins that are silent for 0.3 s for pins that are not joined. On a busy machine
 # ours may answer later: this does the same with more patience.
 LINE = """

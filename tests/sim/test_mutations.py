@@ -56,9 +56,9 @@ def persist_after_send(patch):
 
     def around(plain):
         def take_ack(self, buf, at):
-            found = plain(self, buf, at)
-            self.has_ack = getattr(self, "has_ack", False) or found > 0
-            return found
+            taken = plain(self, buf, at)
+            self.has_ack = getattr(self, "has_ack", False) or taken > 0
+            return taken
 
         return take_ack
 

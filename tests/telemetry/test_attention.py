@@ -131,15 +131,15 @@ def test_the_page_says_of_every_device_that_was_not_heard_for_a_day_whether_it_i
     ends = {A: 48 * HOUR, B: 48 * HOUR, C: 72 * HOUR}
     segments = [segment(d, n, n * size, (n + 1) * size - 1, START_MS)
                 for d, size in lengths.items() for n in range(ends[d] // size)]  # fmt: skip
-    _, found = rows_of(tmp_path, segments=segments, now_ms=START_MS + 78.0 * HOUR)
-    quiet = sections_fleet.quiet_table(found)
+    _, figures = rows_of(tmp_path, segments=segments, now_ms=START_MS + 78.0 * HOUR)
+    quiet = sections_fleet.quiet_table(figures)
     assert [(row[0].device, str(row[1].text if isinstance(row[1], Cell) else row[1]), row[4])
             for row in quiet.rows] == [
         (A, "silent", "3.0 h"), (B, "not yet", "36.0 h"),
     ]  # fmt: skip
-    assert "36.0 h" in report.render(found)
-    _, found = rows_of(tmp_path / "now", segments=segments[-6:], now_ms=START_MS + 78.0 * HOUR)
-    assert sections_fleet.quiet_table(found) is None
+    assert "36.0 h" in report.render(figures)
+    _, figures = rows_of(tmp_path / "now", segments=segments[-6:], now_ms=START_MS + 78.0 * HOUR)
+    assert sections_fleet.quiet_table(figures) is None
 
 
 def test_a_device_of_the_fleet_file_that_was_never_heard_is_a_warning(tmp_path):

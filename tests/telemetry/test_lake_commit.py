@@ -257,8 +257,8 @@ def test_a_pack_that_is_gone_or_cut_is_left_to_who_asks_for_it(boxes, tmp_path):
         ingest([pack], root, events=True)
     # In the order in which they came: their names are random, and the middle of some holds a copy
     # that was not taken in.
-    came = sorted((root / "packs").iterdir(), key=lambda one: one.stat().st_mtime_ns)
-    gone, cut, hurt = came[:3]
+    oldest_first = sorted((root / "packs").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+    gone, cut, hurt = oldest_first[:3]
     gone.unlink()
     os.truncate(cut, cut.stat().st_size - 1)
     data = bytearray(hurt.read_bytes())

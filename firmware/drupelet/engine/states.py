@@ -3,8 +3,8 @@
 HOLD and REQUEST are two flags of the text; `inbox` keeps the third one, that an acknowledgement is
 owed. What a peer sends, and what is sent to it, changes the flags through `step`. Beside that,
 recovery sets them; an ephemeral message counts as held once it was sent; a row is held before it
-is dropped; and in the MVDS family a message is sent whole from its second send on, as if it had
-been requested. Every event from a peer has a result; NO means a mistake in our own code.
+is dropped; and in the MVDS family a message that was sent once, or offered twice, counts as
+requested. Every event from a peer has a result; NO means a mistake in our own code.
 """
 
 from drupelet.base.compat import const

@@ -7,6 +7,7 @@ from drupelet.base.limits import FRAME_SIZE_MIN
 from drupelet.base.time_ms import epochs_since
 from drupelet.engine.exchange import Exchange
 from drupelet.engine.members import SHARED
+from drupelet.engine.states import GOT_OFFER
 from drupelet.link.link import INTERACTIVE, Link
 
 TYPE_CHECKING = False
@@ -27,16 +28,14 @@ class HostExchange(Exchange):
         outbox = self.outbox
         sends = outbox.sends(row)
         is_answer = sends > 0 and outbox.is_open(row) and self.sees(outbox.group(row))
-        epochs = epochs_since(self.epoch, outbox.epoch(row))
-        Exchange.acked(self, row)
         if is_answer and self.policy is not None:
-            self.policy.on_acked(epochs if sends == 1 else -1)
+            self.policy.on_acked(epochs_since(self.epoch, outbox.epoch(row)) if sends == 1 else -1)
+        Exchange.acked(self, row)
 
-    def on_offer(self, buf: bytearray, at: int) -> None:
-        """See Exchange."""
-        if self.policy is not None and self._find_visible(buf, at):
+    def _note_held(self, handle: int, event: int) -> None:
+        if event == GOT_OFFER and self.policy is not None:
             self.policy.on_incoming(True)
-        Exchange.on_offer(self, buf, at)
+        Exchange._note_held(self, handle, event)
 
     def reack_if_known(self, id: bytearray) -> bool:
         """See Exchange."""

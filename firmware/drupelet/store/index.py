@@ -1,7 +1,7 @@
 """The tables of a store in RAM: where the records of messages are, pending ones, body files.
 
-`build` makes them again from the records. A row is 8 bytes and begins with its
-key; key 0 is a free row.
+`build` makes them again from the records. A row is 8 bytes and begins with its key; key 0 is a
+free row.
 
     moving    handle u32 | place u32       records that move while their handle stays: first
               `pending` messages, then `kept` deletions, which some sharer may still offer

@@ -416,10 +416,10 @@ def _sends_chart(figures: Figures) -> Chart | None:
 
 def _volts_chart(figures: Figures) -> Chart | None:
     """Battery voltage over time, of the weakest batteries and then of those with most readings."""
-    weak = [row["device"]["device"] for row in weakest(figures["devices"], CURVES_MAX)]
+    weak = weakest(figures["devices"], CURVES_MAX)
+    rank = {row["device"]["device"]: at for at, row in enumerate(weak)}
     devices = [row for row in figures["devices"] if len(row["battery"]["mv_curve"]) > 1]
-    devices.sort(key=lambda row: -row["battery"]["readings"])
-    devices.sort(key=lambda row: weak.index(row["device"]) if row["device"] in weak else len(weak))
+    devices.sort(key=lambda row: (rank.get(row["device"], len(rank)), -row["battery"]["readings"]))
     rows = [
         {"device": row["label"], "time": at_ms, "at": moment(at_ms), "V": round(mv / 1000, 4)}
         for row in devices[:CURVES_MAX]

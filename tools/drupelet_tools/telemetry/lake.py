@@ -309,20 +309,18 @@ class Lake:
         """
         number, boot = pc.field("number"), pc.field("boot")
         wanted = number.is_null() & pc.field("device").isin([UNNAMED, *devices])
+        own = pc.unique(boots["device"])
+        wanted_codes = _boot_codes(boots, own)
         if boots.num_rows and numbers:
-            own = pc.unique(boots["device"])
-            codes_of_boots = _boot_codes(boots, own)
             ends = pc.min_max(boots["boot"]).as_py()
             near = pc.field("device").isin(own) & number.isin(list(numbers))
             # By ranges Parquet's row groups are skipped.
             near &= (number >= min(numbers)) & (number <= max(numbers))
             wanted |= near & (boot >= ends["min"]) & (boot <= ends["max"])
-        else:
-            own, codes_of_boots = pa.array([], pa.string()), pa.array([], pa.int64())
         # A lake has many more boots with these numbers than those: a part at a time is looked at.
         schema, parts = FILES[KEY], []
         for part in read_parts(self.paths(KEY), schema, schema.names, wanted):
-            is_near = pc.is_in(_boot_codes(part, own), value_set=codes_of_boots)
+            is_near = pc.is_in(_boot_codes(part, own), value_set=wanted_codes)
             parts.append(part.filter(pc.or_(pc.is_null(part["number"]), is_near)))
         return pa.Table.from_batches(parts, schema)
 
