@@ -38,7 +38,7 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.wire import bsp1
 from drupelet_host.store import database, reclaim, schema, sqlite_store
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 from spec import spec_text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -60,7 +60,7 @@ INSIDE = {
     "tools/drupelet_tools/sim/exhaust_probe.py": "takes the whole state of an engine out",
     "tools/drupelet_tools/sim/on-board": "breaks states of the core to see them refused",
     "tools/drupelet_tools/sim/rows.py": "checks the engine's tables after each frame",
-    "tools/drupelet_tools/telemetry/session.py": "Spark's session ends by its private names",
+    "tools/drupelet_tools/telemetry/spark/session.py": "Spark's session ends by its private names",
     "transports/drupelet_transports/host/mqtt_host.py": "paho tells by no other name what came in",
 }
 # What of the engine anybody may import: what a client is and is asked, and numbers of members.
@@ -189,8 +189,11 @@ def test_modules_of_the_core_import_each_other_in_no_circle() -> None:
     assert rooms.CORE.imports()["drupelet.engine.core"] > {"drupelet.engine.graph"}
 
 
-@pytest.mark.parametrize("house", [rooms.HOST, rooms.CARRIERS], ids=lambda house: house.package)
-def test_rooms_of_host_and_carriers_import_only_those_named(house: House) -> None:
+ORDERED = [rooms.HOST, rooms.CARRIERS, rooms.TELEMETRY]
+
+
+@pytest.mark.parametrize("house", ORDERED, ids=lambda house: house.package)
+def test_rooms_outside_of_the_core_import_only_those_named(house: House) -> None:
     """A row names only rooms of rows before it, and none that its modules do not need."""
     assert {house.room_of(module) for module in house.modules()} - {""} == set(house.may_import)
     order = list(house.may_import)
@@ -218,10 +221,10 @@ def test_rooms_of_the_tools_import_only_those_named() -> None:
     assert any("bench may not import" in problem for problem in planted.strangers())
 
 
-def test_modules_of_host_and_carriers_import_each_other_in_no_circle() -> None:
+def test_modules_outside_of_the_core_import_each_other_in_no_circle() -> None:
     """Not for types, nor when a function runs."""
-    rooms.CARRIERS.check_circles()
-    rooms.HOST.check_circles()
+    for house in ORDERED:
+        house.check_circles()
     assert rooms.HOST.imports()["drupelet_host.agent.loop"] > {"drupelet_host.agent.brokers"}
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from drupelet_tools.telemetry import inputs
+from drupelet_tools.telemetry.files import inputs
 
 
 def segments(flash: Path) -> list[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from board.box_segments import segments
 from board_box import EPOCH_MS, box
 from drupelet.base.limits import EVENTS_PER_BLOCK
-from drupelet_tools.telemetry.summary import read, summarise
+from drupelet_tools.telemetry.tables.summary import read, summarise
 from telemetry.segment_log import damages_of, events_of
 
 WATCHDOG = 3

@@ -15,7 +15,7 @@ from drupelet.base.limits import BLOCK_SIZE, BOX_SLOTS, PART_BOX
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet_tools.flash.build import micropython_command
-from drupelet_tools.telemetry.summary import read, summarise
+from drupelet_tools.telemetry.tables.summary import read, summarise
 from spec import spec_text
 from telemetry.segment_log import damages_of, events_of
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
-from drupelet_tools.telemetry import buckets, report
-from drupelet_tools.telemetry.analyses_plan import battery_plan
+from drupelet_tools.telemetry.analysis import buckets
+from drupelet_tools.telemetry.analysis.fleet_file import battery_plan
+from drupelet_tools.telemetry.page import report
 from repeats import few
 from telemetry import fleet, fleet_rows
 

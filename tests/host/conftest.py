@@ -23,8 +23,8 @@ from drupelet_host.keys import provision
 from drupelet_host.member.status import last_status
 from drupelet_host.store import database, outbox
 from drupelet_host.view.log_view import LogView
-from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake.delta import open_lake
 from drupelet_tools.terminal import Terminal
 from host import forked
 

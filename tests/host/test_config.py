@@ -22,7 +22,8 @@ from drupelet_host.home.client_ids import (
 from drupelet_host.home.config import Config, ConfigError, Peer
 from drupelet_host.home.edit_lock import changing
 from drupelet_host.member import family
-from drupelet_tools.telemetry import codes, energy
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.energy import board_table
 
 GOOD = """
 name = "host"
@@ -210,7 +211,7 @@ def test_what_a_link_speaks_if_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_the_boards_of_a_configuration_are_those_that_the_report_knows(tmp_path: Path) -> None:
-    known = {*energy.board_names(), *codes.BOARD_KINDS.values(), BOARD_UNKNOWN}
+    known = {*board_table.board_names(), *codes.BOARD_KINDS.values(), BOARD_UNKNOWN}
     assert set(BOARDS) == known
     for board in BOARDS:
         assert load(tmp_path, GOOD + f'board = "{board}"').peers[0].board == board

@@ -19,7 +19,7 @@ from drupelet_host.home.config import Config, Peer
 from drupelet_host.member.member import Member
 from drupelet_host.store import outbox
 from drupelet_host.view.log_view import LogView
-from drupelet_tools.telemetry.decode import Header, read_header
+from drupelet_tools.telemetry.blackbox.decode import Header, read_header
 from opened import opened
 
 

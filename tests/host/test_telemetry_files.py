@@ -14,8 +14,9 @@ from drupelet_host.home.config import Config, Peer
 from drupelet_host.member.member import Member
 from drupelet_host.view.log_view import LogView
 from drupelet_host.view.telemetry_files import Exported, Segment, write_segments
-from drupelet_tools.telemetry import job, source
-from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake.delta import open_lake
+from drupelet_tools.telemetry.spark import source
 from telemetry import box_writer
 
 ALICE, BOB, US = bytes.fromhex("a11ce001"), bytes.fromhex("b0b00002"), bytes.fromhex("aaaa0003")

@@ -305,11 +305,15 @@ def test_templates_styles_and_scripts_are_in_the_wheel(wheel: Path) -> None:
         path.relative_to(package.parent).as_posix()
         for package in packages
         for folder in package.rglob("page")
-        for path in folder.iterdir()
+        for path in folder.rglob("*.*")
+        if path.suffix != ".pyc"
     ]
-    wanted = {"drupelet_tools/telemetry/page/report.html", "drupelet_host/view/page/web.css"}
+    wanted = {
+        "drupelet_tools/telemetry/page/templates/report.html",
+        "drupelet_host/view/page/web.css",
+    }
     assert wanted <= set(paths)
-    paths.append("drupelet_tools/telemetry/grafana/fleet.json")
+    paths.append("drupelet_tools/telemetry/monitor/grafana/fleet.json")
     with zipfile.ZipFile(wheel) as content:
         assert set(paths) <= set(content.namelist())
 

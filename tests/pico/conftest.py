@@ -21,7 +21,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert cache().is_dir(), "run tools/setup --for-tests"
     out = flash_image(tmp_path_factory.mktemp("image") / "small.uf2").read_bytes()
     # The one in the cache has symbols beside it. That these are the bytes of `build_image`, too,
-    # test_two_builds_have_the_same_bytes shows.
+    # test_two_builds_have_the_same_bytes shows, in the tier `long`.
     return next(path for path in cache().glob("*.uf2") if path.read_bytes() == out)
 
 

@@ -39,10 +39,40 @@ def wait_said(tmp_path: Path, text: str, wait_s: float = STARTS_S) -> str:
     return said(tmp_path)
 
 
+SMALL = Choice("small", (), ("serial-sealed",))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Path within a folder -> bytes, of all its files."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_two_compilations_of_a_set_have_the_same_bytes(tmp_path: Path) -> None:
+    """What an image freezes, from nothing and in another folder."""
+    for name in ("here", "elsewhere"):
+        compiled.forget()
+        build.freeze(tmp_path / name, SMALL)
+    assert contents(tmp_path / "here") == contents(tmp_path / "elsewhere") != {}
+
+
+def test_the_image_names_no_folder_and_no_day_of_its_build(image: Path) -> None:
+    content = image.read_bytes()
+    blocks = (content[at : at + BLOCK_SIZE] for at in range(0, len(content), BLOCK_SIZE))
+    program = b"".join(block[32:][: int.from_bytes(block[16:20], "little")] for block in blocks)
+    assert b"Drupelet on Raspberry Pi Pico" in program  # it is put together rightly
+    built = time.localtime(image.stat().st_mtime)
+    days = (time.strftime(form, built) for form in ("%Y-%m-%d", "%b %d %Y", "%d %b %Y"))
+    folders = (str(build.ROOT), str(Path.home()), str(image.parent))
+    for text in (*days, *(folder for folder in folders if folder != "/")):
+        assert text.encode() not in program, text
+
+
+@pytest.mark.long
 def test_two_builds_have_the_same_bytes(image: Path, tmp_path: Path) -> None:
     """In another folder, from nothing: no path, no date, no order of files is in the image."""
     compiled.forget()
-    again = build.build_image(Choice("small", (), ("serial-sealed",)), tmp_path / "elsewhere")
+    again = build.build_image(SMALL, tmp_path / "elsewhere")
     assert again.read_bytes() == image.read_bytes()
 
 

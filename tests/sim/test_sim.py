@@ -22,7 +22,7 @@ from drupelet_tools.sim.seeds import run_seed
 from drupelet_tools.sim.soak import FIRST_SEED, Turns, soak
 from drupelet_tools.sim.world import World
 from drupelet_tools.sim.yearly import run_yearly
-from drupelet_tools.telemetry.decode import read_header
+from drupelet_tools.telemetry.blackbox.decode import read_header
 from repeats import few
 
 DAY_MS = 86_400_000

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from drupelet_tools.sim import board_code, stand_in
 from drupelet_tools.sim.simulate_command import simulate
-from drupelet_tools.telemetry.codes import STATES
-from drupelet_tools.telemetry.energy import load_board
+from drupelet_tools.telemetry.blackbox.codes import STATES
+from drupelet_tools.telemetry.energy.board_table import load_board
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WELL = EXAMPLES / "well_level/app.py"

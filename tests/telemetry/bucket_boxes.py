@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.place import create, place
+from drupelet_tools.telemetry.base.place import create, place
+from drupelet_tools.telemetry.intake import job
 from telemetry import s3_server
 from telemetry.lake_content import content
 

@@ -9,7 +9,7 @@ from unittest import mock
 from typer.testing import CliRunner
 
 from drupelet_host.cli.app import main
-from drupelet_tools.telemetry.command import app
+from drupelet_tools.telemetry.commands.telemetry import app
 
 
 def run(*arguments):

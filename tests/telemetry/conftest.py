@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet_tools.telemetry import session
+from drupelet_tools.telemetry.spark import session
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 import random
 
-from drupelet_tools.telemetry import codes, commit, schemas
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.lake import commit
+from drupelet_tools.telemetry.tables import schemas
 from telemetry import fleet
 
 DAY_MS = 86_400_000

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from drupelet_tools.telemetry import following
-from drupelet_tools.telemetry.place import Remote
+from drupelet_tools.telemetry.base.place import Remote
+from drupelet_tools.telemetry.intake import following
 
 
 class Script:

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from drupelet_tools.telemetry import compact as compaction
-from drupelet_tools.telemetry import following, job
-from drupelet_tools.telemetry.place import place
+from drupelet_tools.telemetry.base.place import place
+from drupelet_tools.telemetry.intake import following, job
+from drupelet_tools.telemetry.lake import compact as compaction
 
 
 def ingest(paths, root):

@@ -1,6 +1,7 @@
 """What a lake shows a reader, in a form that two lakes can be compared in."""
 
-from drupelet_tools.telemetry import lake, schemas
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.tables import schemas
 
 # Where the lake keeps what it needs to go on; how a log was cut shows there.
 INNER = schemas.INNER_TABLES
@@ -10,7 +11,7 @@ PLACED = "quarantine"
 
 def content(root):
     """All tables for the reader: columns, and sorted rows."""
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     shown = [table for table in schemas.TABLES if table not in INNER and table != PLACED]
     placed = sorted(map(repr, state.read(PLACED).to_pylist()))
     return {table: _rows(state.read(table)) for table in shown} | {PLACED: placed}

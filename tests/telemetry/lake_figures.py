@@ -1,6 +1,7 @@
 """Four devices, a lake of given rows, and the figures that the analyses make of it."""
 
-from drupelet_tools.telemetry import commit, figures, lake
+from drupelet_tools.telemetry.analysis import figures
+from drupelet_tools.telemetry.lake import commit, delta
 from telemetry import fleet_rows
 from telemetry.fleet_rows import START_MS, segment
 
@@ -14,7 +15,7 @@ def lake_of(folder, **rows):
     rows.setdefault("health", [fleet_rows.health(device) for device in sorted(named)])
     rows.setdefault("segments", [segment(d, 0, 0, 10 * HOUR, START_MS) for d in sorted(named)])
     commit.append(folder / "lake", rows, "test")
-    return lake.open_lake(folder / "lake")
+    return delta.open_lake(folder / "lake")
 
 
 def figures_of(folder, **rows):

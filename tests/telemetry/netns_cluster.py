@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from drupelet_tools.telemetry.session import java_options
+from drupelet_tools.telemetry.spark.session import java_options
 
 START_S = 120
 _SPARK = Path(pyspark.__file__).parent

@@ -24,7 +24,7 @@ from drupelet.base.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 #  0     4        5      6     8          16      20           26           28..32
 #  magic version  flags  boot  device id  number  wall anchor  uncertainty  crc32

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 from telemetry.reference_decode import Damage, Ints, Log, Segment
 
 Row = dict[str, Any]

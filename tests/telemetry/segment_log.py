@@ -3,7 +3,7 @@
 import struct
 from types import SimpleNamespace
 
-from drupelet_tools.telemetry.summary import read, summarise
+from drupelet_tools.telemetry.tables.summary import read, summarise
 
 
 def log_of(*datas):

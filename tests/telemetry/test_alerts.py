@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from drupelet_host.cli import exit_codes
-from drupelet_tools.telemetry import attention, lake
+from drupelet_tools.telemetry.analysis import attention
+from drupelet_tools.telemetry.lake import delta
 from telemetry import fleet_rows
 from telemetry.command_line import run
 from telemetry.fleet_rows import DAY_MS, START_MS, health, segment
@@ -86,7 +87,7 @@ def test_no_failure_has_a_status_of_an_alert(tmp_path, words, status):
     done = run(*(str(root) if word == "LAKE" else word for word in words))
     assert done.exit_code == status
     assert done.exit_code not in (0, exit_codes.WARNINGS, exit_codes.ALARMS)
-    empty = lake.create_lake(tmp_path / "empty")
+    empty = delta.create_lake(tmp_path / "empty")
     assert run("alerts", empty.root).exit_code == exit_codes.REFUSED
 
 

@@ -7,19 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from drupelet_tools.telemetry import (
-    analyses_groups,
-    analyses_latency,
-    analyses_plan,
-    analyses_sync,
-    analyses_watch,
-    figures,
-    lake,
-    report,
-)
-from drupelet_tools.telemetry.attention import SEVERITIES
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.time_units import span
+from drupelet_tools.telemetry.analysis import figures, fleet_file, latency, sync_cost, watch
+from drupelet_tools.telemetry.analysis import groups as analyses_groups
+from drupelet_tools.telemetry.analysis.attention import SEVERITIES
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.page import report
+from drupelet_tools.telemetry.text.time_units import span
 from telemetry import fleet_rows
 from telemetry.fleet_rows import DAY_MS, START_MS, message, segment
 from telemetry.lake_figures import HOUR, A, B, C, D, figures_of, lake_of
@@ -124,11 +118,11 @@ def test_another_systems_bytes_are_not_set_against_our_deliveries(tmp_path):
 
 
 def test_pairs_beyond_the_bound_are_sampled_evenly(monkeypatch):
-    monkeypatch.setattr(analyses_latency, "PAIRS_MAX", 100)
+    monkeypatch.setattr(latency, "PAIRS_MAX", 100)
     author = np.array([0] * 200 + [-1] * 5)
     of_message = np.array([0] * 205)
     groups = analyses_groups.Groups(author, of_message, [np.array([0, 1, 2])], [0])
-    told = analyses_latency._pairs(groups)
+    told = latency._pairs(groups)
     assert told[2] == 4
     assert len(told[0]) == 100
     assert set(told[1].tolist()) == {1, 2}
@@ -192,22 +186,22 @@ def test_charge_by_operation_adds_up_to_charge_by_state():
         lines = [
             {"direction": direction, "bytes": 1,
              **{kind: generator.choice((0, generator.randrange(9000)))
-                for kind in analyses_sync.BYTE_KINDS}}
+                for kind in sync_cost.BYTE_KINDS}}
             for direction in ("sent", "received")
             for _ in range(generator.randrange(3))
         ]  # fmt: skip
         pairs = generator.randrange(5)
         own = {"sent": pairs + generator.randrange(4), "pairs": pairs}
-        spent = analyses_sync.by_operation(charge, {"lines": lines}, own)
+        spent = sync_cost.by_operation(charge, {"lines": lines}, own)
         total = math.fsum(row["mah"] for row in charge)
-        assert analyses_sync.total(spent) == pytest.approx(total, rel=1e-9, abs=1e-9)
+        assert sync_cost.total(spent) == pytest.approx(total, rel=1e-9, abs=1e-9)
         assert all(mah >= 0 for mah in spent.values())
 
 
 def test_charge_is_shared_out_by_bytes_and_repeats():
     traffic = {"lines": [{"direction": "sent", "message": 300, "ack": 100}]}
     charge = [{"state": 4, "mah": 4.0}, {"state": 3, "mah": 2.0}, {"state": 0, "mah": 1.0}]
-    spent = analyses_sync.by_operation(charge, traffic, {"sent": 3, "pairs": 2})
+    spent = sync_cost.by_operation(charge, traffic, {"sent": 3, "pairs": 2})
     assert spent == pytest.approx(
         {"message": 2.0, "retransmission": 1.0, "ack": 1.0, "listening": 2.0, "sleep": 1.0}
     )
@@ -220,38 +214,38 @@ def days(*numbers, lines=300):
 
 
 def test_a_silent_device_and_its_past_outages():
-    told = analyses_watch.presence(days(*range(10), *range(40, 50)), None, START_MS + 51 * DAY_MS)
+    told = watch.presence(days(*range(10), *range(40, 50)), None, START_MS + 51 * DAY_MS)
     assert told["period_ms"] == DAY_MS - 1
     assert told["outages"] == 1
     assert told["outage_list"][0]["ms"] == pytest.approx(30 * DAY_MS, rel=0.01)
     assert told["outage_list"][0]["from_wall_ms"] == START_MS + 10 * DAY_MS - 1
     assert told["out_share"] == pytest.approx(0.6, abs=0.01)
     assert not told["silent"]
-    later = analyses_watch.presence(days(*range(10)), None, START_MS + 14 * DAY_MS)
+    later = watch.presence(days(*range(10)), None, START_MS + 14 * DAY_MS)
     assert later["silent"] and later["silent_ms"] == pytest.approx(4 * DAY_MS, abs=2)
     # Its own schedule decides: once a week, four days are nothing.
-    weekly = analyses_watch.presence(days(*range(10)), 7 * DAY_MS, START_MS + 14 * DAY_MS)
+    weekly = watch.presence(days(*range(10)), 7 * DAY_MS, START_MS + 14 * DAY_MS)
     assert not weekly["silent"]
-    assert analyses_watch.presence(days(1), None, START_MS + 99 * DAY_MS)["silent"] is False
+    assert watch.presence(days(1), None, START_MS + 99 * DAY_MS)["silent"] is False
 
 
 def test_a_device_is_silent_by_the_epoch_that_it_announces():
     """Two short segments show no schedule; the device itself has told one."""
     rows = [segment(A, n, n * 900_000, n * 900_000 + 5_000, START_MS) for n in range(2)]
     end = START_MS + 905_000
-    learned = analyses_watch.presence(rows, None, end + 99 * DAY_MS)
+    learned = watch.presence(rows, None, end + 99 * DAY_MS)
     assert (learned["period_ms"], learned["silent"]) == (None, False)
     for away, silent in ((2.9 * 900_000, False), (3.1 * 900_000, True)):
-        told = analyses_watch.presence(rows, None, end + away, 900_000)
+        told = watch.presence(rows, None, end + away, 900_000)
         assert (told["period_ms"], told["period_source"]) == (900_000, "announced")
         assert told["silent"] is silent
     # Its owner's word goes before its own.
-    told = analyses_watch.presence(rows, 9_000_000, end + 3.1 * 900_000, 900_000)
+    told = watch.presence(rows, 9_000_000, end + 3.1 * 900_000, 900_000)
     assert (told["period_source"], told["silent"]) == ("fleet file", False)
     # A log comes in whole segments: what it has not told yet is no silence.
     rows = [segment(A, n, n * HOUR, n * HOUR + HOUR - 9, START_MS) for n in range(3)]
     for away, silent in ((2.9 * HOUR, False), (3.1 * HOUR, True)):
-        told = analyses_watch.presence(rows, None, START_MS + 3 * HOUR - 9 + away, 1_000)
+        told = watch.presence(rows, None, START_MS + 3 * HOUR - 9 + away, 1_000)
         assert told["silent"] is silent
     assert told["outages"] == 0
 
@@ -265,7 +259,7 @@ def test_outages_are_against_the_announced_epoch(tmp_path):
     seen = devices[A]["presence"]
     assert (seen["outages"], seen["period_source"]) == (2, "announced")
     assert any(line["kind"] == "away" for line in found["attention"])
-    later = figures.figures(lake.open_lake(tmp_path / "lake"), now_ms=START_MS + 3.0 * DAY_MS)
+    later = figures.figures(delta.open_lake(tmp_path / "lake"), now_ms=START_MS + 3.0 * DAY_MS)
     [line] = [line for line in later["attention"] if line["kind"] == "silent"]
     assert line["since_ms"] == START_MS + 2 * DAY_MS + 5_000
     assert line["problem"] == "silent for 24.0 h; its schedule is 15.0 min (announced)"
@@ -273,9 +267,9 @@ def test_outages_are_against_the_announced_epoch(tmp_path):
 
 def test_a_device_without_a_clock_has_no_presence():
     rows = [segment(A, 0, 0, 5, None)]
-    told = analyses_watch.presence(rows, None, START_MS)
+    told = watch.presence(rows, None, START_MS)
     assert (told["last_wall_ms"], told["silent"]) == (None, False)
-    assert analyses_watch.integrity(rows, [fleet_rows.health(A)], 0)["wall_unknown"] == 1
+    assert watch.integrity(rows, [fleet_rows.health(A)], 0)["wall_unknown"] == 1
 
 
 def reading(day, mv=None, soc=None, celsius=None):
@@ -290,63 +284,63 @@ def test_warmth_is_taken_out_of_the_voltage():
         celsius = 10 + hour / 60 + 8 * math.sin(hour / 24 * 2 * math.pi)
         mv = 3600 - 0.4 * hour / 24 + 2 * (celsius - 20) + generator.gauss(0, 3)
         rows.append(reading(hour / 24, round(mv), celsius=celsius))
-    found = analyses_watch.battery(rows, None)
+    found = watch.battery(rows, None)
     assert found["mv_per_c"] == pytest.approx(2, abs=0.1)
     trend = found["mv_trend"]
     assert trend["low"] <= -0.4 <= trend["high"] and trend["found"]
     assert found["mv_trend_raw"]["slope"] > 0  # the season hides the fall
     assert found["mv_noise"] == pytest.approx(3, abs=0.6)
-    cold = analyses_watch.battery([reading(n, 3600 - n) for n in range(20)], None)
+    cold = watch.battery([reading(n, 3600 - n) for n in range(20)], None)
     assert cold["mv_per_c"] is None and cold["mv_trend"]["slope"] == -1
 
 
 def test_days_left_by_the_gauge_and_by_the_voltage():
-    pack = analyses_plan.battery_plan("lipo").default.pack
+    pack = fleet_file.battery_plan("lipo").default.pack
     rows = [reading(n / 4, 4000, soc=90 - n / 8) for n in range(120)]
-    found = analyses_watch.battery(rows, pack)
+    found = watch.battery(rows, pack)
     assert found["soc_source"] == "gauge"
     assert found["life_days"] == pytest.approx(200, rel=0.01)
     assert found["days_left"] == pytest.approx(75 * 2, rel=0.02)
     assert found["days_left_low"] <= found["days_left"] <= found["days_left_high"]
     rows = [reading(n, 4100 - 5 * n) for n in range(40)]
-    found = analyses_watch.battery(rows, pack)
+    found = watch.battery(rows, pack)
     assert found["soc_source"] == "voltage"
     assert 80 < found["life_days"] < 250
-    flat = analyses_watch.battery(rows, analyses_plan.battery_plan("l91").default.pack)
+    flat = watch.battery(rows, fleet_file.battery_plan("l91").default.pack)
     assert (flat["soc_source"], flat["days_left"]) == (None, None)
-    rising = analyses_watch.battery([reading(n, 3900 + n) for n in range(40)], pack)
+    rising = watch.battery([reading(n, 3900 + n) for n in range(40)], pack)
     assert rising["days_left"] is None
 
 
 def test_days_left_count_from_now():
-    pack = analyses_plan.battery_plan("lipo").default.pack
+    pack = fleet_file.battery_plan("lipo").default.pack
     rows = [reading(n / 4, 4000, soc=90 - n / 8) for n in range(120)]
     last_ms = rows[-1]["wall_ms"]
-    then = analyses_watch.battery(rows, pack, last_ms)
-    later = analyses_watch.battery(rows, pack, last_ms + 50 * DAY_MS)
+    then = watch.battery(rows, pack, last_ms)
+    later = watch.battery(rows, pack, last_ms + 50 * DAY_MS)
     for name in ("days_left", "days_left_low", "days_left_high"):
         assert later[name] == pytest.approx(then[name] - 50)
     assert later["empty_ms"] == then["empty_ms"]
     assert then["empty_ms"] == pytest.approx(last_ms + then["days_left"] * DAY_MS)
-    over = analyses_watch.battery(rows, pack, last_ms + 500 * DAY_MS)
+    over = watch.battery(rows, pack, last_ms + 500 * DAY_MS)
     assert (over["days_left"], over["days_left_high"]) == (0, 0)
-    ahead = analyses_watch.battery(rows, pack, last_ms - 5 * DAY_MS)
+    ahead = watch.battery(rows, pack, last_ms - 5 * DAY_MS)
     assert ahead["days_left"] == then["days_left"], "a clock that is ahead adds none"
 
 
 def test_a_drop_of_charge_is_counted_as_memfault_counts():
     hours = np.arange(6) * float(HOUR)
-    drop, length = analyses_watch.soc_drop(hours, np.array([90.0, 88, 88, 95, 94, 94]), HOUR)
+    drop, length = watch.soc_drop(hours, np.array([90.0, 88, 88, 95, 94, 94]), HOUR)
     # 2 + 0 + (charging: left out) + 1 + 0, over four of the five hours.
     assert (drop, length) == (3.0, 4 * HOUR)
-    assert analyses_watch.soc_drop(hours[:1], np.array([5.0]), HOUR) == (None, 0.0)
+    assert watch.soc_drop(hours[:1], np.array([5.0]), HOUR) == (None, 0.0)
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     root = fleet_rows.large_lake(tmp_path_factory.mktemp("large") / "lake", 40)
-    plan = analyses_plan.battery_plan("18650")
-    return figures.figures(lake.open_lake(root), plan=plan)
+    plan = fleet_file.battery_plan("18650")
+    return figures.figures(delta.open_lake(root), plan=plan)
 
 
 def test_figures_are_plain_data_for_json(large):
@@ -374,7 +368,7 @@ def test_lives_lie_in_their_intervals_and_are_told_apart_from_measured_ones(larg
         assert life["mah_per_day_low"] <= life["mah_per_day"] <= life["mah_per_day_high"]
         assert battery["life_days_low"] <= battery["life_days"] <= battery["life_days_high"]
         assert row["comparison"]["ratio"] == pytest.approx(battery["life_days"] / life["days"])
-        assert analyses_sync.total(row["spent"]) == pytest.approx(row["mah_modelled"], abs=1e-9)
+        assert sync_cost.total(row["spent"]) == pytest.approx(row["mah_modelled"], abs=1e-9)
         by_state = math.fsum(line["mah"] for line in row["charge"])
         assert by_state == pytest.approx(row["mah_modelled"], abs=1e-9)
     trends = {row["what"]: row for row in large["trends"]}
@@ -389,7 +383,7 @@ def test_an_assumed_battery_makes_no_charge_of_a_voltage(tmp_path):
             for n in range(30)]  # fmt: skip
     state = lake_of(tmp_path, battery=rows)
     for assumed in (True, False):
-        plan = analyses_plan.battery_plan("18650", assumed=assumed)
+        plan = fleet_file.battery_plan("18650", assumed=assumed)
         [row] = figures.figures(state, plan=plan)["devices"]
         assert (row["battery"]["soc_pct"] is None) is assumed
         assert row["battery"]["mv_trend"]["found"]
@@ -470,9 +464,9 @@ def test_memfaults_names(large):
 
 def test_the_same_lake_and_seed_give_the_same_figures(large, tmp_path):
     root = fleet_rows.large_lake(tmp_path / "lake", 40)
-    again = figures.figures(lake.open_lake(root), plan=analyses_plan.battery_plan("18650"))
+    again = figures.figures(delta.open_lake(root), plan=fleet_file.battery_plan("18650"))
     assert again["devices"] == large["devices"]
-    other = figures.figures(lake.open_lake(root), plan=analyses_plan.battery_plan("18650"), seed=1)
+    other = figures.figures(delta.open_lake(root), plan=fleet_file.battery_plan("18650"), seed=1)
     assert other["devices"][0]["life"]["days_low"] != large["devices"][0]["life"]["days_low"]
     assert other["devices"][0]["mah_modelled"] == large["devices"][0]["mah_modelled"]
 
@@ -491,14 +485,14 @@ board = "esp32"
 
 
 def test_a_fleet_file(tmp_path):
-    plan = analyses_plan.parse_plan(PLAN, "fleet.toml")
+    plan = fleet_file.parse_plan(PLAN, "fleet.toml")
     one = plan.of("x", "node-1")
     assert (one.pack.parallel, one.pack.temperature_c, one.period_ms) == (2, -5.0, 900_000)
     assert plan.of("d0000002", "node-2").pack is None
     assert plan.of("d0000002", "node-2").board == "esp32"
     assert plan.of("y", "other") is plan.default
     with pytest.raises(TelemetryError, match="cannot read it"):
-        analyses_plan.load_plan(tmp_path / "none.toml")
+        fleet_file.load_plan(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(
@@ -518,7 +512,7 @@ def test_a_fleet_file(tmp_path):
 def test_a_broken_fleet_file_is_one_clear_line(old, new, complaint):
     assert old in PLAN
     with pytest.raises(TelemetryError) as told:
-        analyses_plan.parse_plan(PLAN.replace(old, new), "fleet.toml")
+        fleet_file.parse_plan(PLAN.replace(old, new), "fleet.toml")
     assert complaint in str(told.value) and "\n" not in str(told.value)
 
 

@@ -2,7 +2,10 @@
 
 import pytest
 
-from drupelet_tools.telemetry import analyses_groups, commit, figures, lake, report
+from drupelet_tools.telemetry.analysis import figures
+from drupelet_tools.telemetry.analysis import groups as analyses_groups
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.page import report
 from telemetry import fleet_rows
 from telemetry.fleet_rows import START_MS, message
 from telemetry.lake_figures import A, B, C, D, figures_of
@@ -55,7 +58,7 @@ def test_a_tag_that_two_groups_share_is_divided_in_a_fleet_of_many(monkeypatch, 
     assert [row["devices"] for row in found["fleet"]["groups"]] == [[A, B, C, D]]
     assert found["fleet"]["latency"]["undelivered"] == 4
     monkeypatch.setattr(analyses_groups, "TAGS_SURE_MAX", 0)
-    found = figures.figures(lake.open_lake(tmp_path / "lake"))
+    found = figures.figures(delta.open_lake(tmp_path / "lake"))
     groups = [row["devices"] for row in found["fleet"]["groups"]]
     assert sorted(groups) == [[A, B], [C, D]]
     assert found["fleet"]["latency"]["undelivered"] == 0
@@ -76,5 +79,5 @@ def test_a_back_off_that_begins_anew_is_a_reset(tmp_path):
     rows[1:2] = [message(A, 1, "sent", START_MS, peer=1, boot=boot, count=1, first_sends=1)
                  for boot in (1, 2)]  # fmt: skip
     commit.append(tmp_path / "other", {"messages": rows, "health": [fleet_rows.health(A)]}, "2")
-    again = figures.figures(lake.open_lake(tmp_path / "other"))
+    again = figures.figures(delta.open_lake(tmp_path / "other"))
     assert again["fleet"]["sync"]["resets"] == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from drupelet_tools.telemetry import analyses_stats as stats
+from drupelet_tools.telemetry.analysis import statistics as stats
 
 
 def test_kaplan_meier_by_hand():

@@ -2,10 +2,12 @@
 
 import pytest
 
-from drupelet_tools.telemetry import attention, codes, report, sections_fleet
-from drupelet_tools.telemetry.analyses_plan import parse_plan
-from drupelet_tools.telemetry.cells import Cell
-from drupelet_tools.telemetry.report_figures import build, natural
+from drupelet_tools.telemetry.analysis import attention
+from drupelet_tools.telemetry.analysis.fleet_file import parse_plan
+from drupelet_tools.telemetry.analysis.report_figures import build, natural
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.page import report, sections_fleet
+from drupelet_tools.telemetry.text.cells import Cell
 from telemetry import fleet_rows
 from telemetry.fleet_rows import DAY_MS, START_MS, health, message, segment
 from telemetry.lake_figures import HOUR, A, B, C, lake_of

@@ -6,15 +6,16 @@ from drupelet_tools.bench import corpus_days
 from drupelet_tools.bench import fleet as fleet_bench
 from drupelet_tools.bench.columns import FLEET
 from drupelet_tools.bench.errors import BenchError
-from drupelet_tools.telemetry import job, lake
-from drupelet_tools.telemetry.report_figures import build
+from drupelet_tools.telemetry.analysis.report_figures import build
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
 
 
 def test_the_logs_are_whole_and_say_what_each_day_was(tmp_path):
     corpus_days.write(tmp_path / "in", devices=8, days=5, seed=3)
     counts = job.ingest([tmp_path / "in"], tmp_path / "lake", {}, None)
     assert (counts["new"], counts["devices"], counts["quarantined"]) == (40, 8, 0)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     days = state.read("days").to_pylist()
     assert len(days) == 40 and {row["hours"] for row in days} == {24}
     assert {row["deep_sleep_ms"] + row["idle_ms"] + row["receive_ms"] + row["send_ms"]

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from drupelet_host.cli import exit_codes
-from drupelet_tools.telemetry import attention, buckets, commit, lake, report, slices
-from drupelet_tools.telemetry.analyses_plan import FleetPlan, battery_plan, parse_plan
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.report_figures import build
+from drupelet_tools.telemetry.analysis import attention, buckets, slices
+from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan, battery_plan, parse_plan
+from drupelet_tools.telemetry.analysis.report_figures import build
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.page import report
 from telemetry import fleet_rows
 from telemetry.command_line import run
 from telemetry.fleet_rows import DAY_MS, START_MS, message, segment
@@ -25,7 +27,7 @@ PLAN = battery_plan("18650")
 def root(tmp_path_factory):
     """Groups of ten that lie across the buckets, because names go another way than ids."""
     root = fleet_rows.large_lake(tmp_path_factory.mktemp("large") / "lake", DEVICES, days=9)
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     names = {
         device: {**facts, "name": f"n{at * 7 % DEVICES}"}
         for at, (device, facts) in enumerate(state.names.items())
@@ -81,7 +83,7 @@ def test_each_device_is_as_in_one_piece(root):
 
 
 def test_no_room_for_temporary_files_is_one_line(root, tmp_path):
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     with pytest.raises(TelemetryError, match=r"cannot write temporary files: .*TMPDIR") as refused:
         slices.write_slices(tmp_path / "none", state, {"d0000000": 0}, ())
     assert "\n" not in str(refused.value)
@@ -184,7 +186,7 @@ def test_alerts_of_a_large_fleet_are_those_of_a_small_one(root, monkeypatch):
 
 
 def test_an_empty_lake_and_a_folder_that_cannot_be_made(tmp_path, root, monkeypatch):
-    state = lake.create_lake(tmp_path / "empty")
+    state = delta.create_lake(tmp_path / "empty")
     with pytest.raises(TelemetryError, match="lake is empty"):
         buckets.run(task(state.root, FleetPlan()), None, None)
     monkeypatch.setattr(buckets, "ONE_PAGE_DEVICES", 40)

@@ -9,8 +9,10 @@ import time
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import changes, inputs, job, lake
-from drupelet_tools.telemetry.changes import Inbox
+from drupelet_tools.telemetry.files import changes, inputs
+from drupelet_tools.telemetry.files.changes import Inbox
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
 
 
 @pytest.fixture
@@ -189,8 +191,8 @@ def test_a_lake_that_is_made_in_an_input_is_no_input(folder):
     (folder / "a.dbx").write_bytes(b"x")
     box = Inbox([folder], folder / "lake", 0.0)
     assert taken(box) == ["a.dbx"]
-    lake.create_lake(folder / "lake")
-    lake.create_lake(folder / "another")
+    delta.create_lake(folder / "lake")
+    delta.create_lake(folder / "another")
     for name in ("lake", "another"):
         (folder / name / "packs" / "p.dbxpack").write_bytes(b"x")
     assert taken(box) == []

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from drupelet_tools.telemetry import clocks, job, lake
-from drupelet_tools.telemetry.anchors import SLACK_MS
-from drupelet_tools.telemetry.summary import read, summarise
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import clocks, delta
+from drupelet_tools.telemetry.tables.anchors import SLACK_MS
+from drupelet_tools.telemetry.tables.summary import read, summarise
 from telemetry import box_writer as box
 
 WALL = 1_795_000_000_000
@@ -121,7 +122,7 @@ def test_a_boot_without_a_clock_is_timed_by_messages_both_ways(tmp_path, delay):
         for at, data in enumerate(datas):
             (tmp_path / f"{name}{at}.dbx").write_bytes(data)
     job.ingest([tmp_path], tmp_path / "lake", {}, None)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     (row,) = state.read("clocks").to_pylist()
     assert (row["device"], row["source"], row["jumps"]) == (B.hex(), "pairs", 0)
     assert abs(row["wall_offset_ms"] - truth) <= row["wall_uncertainty_ms"]

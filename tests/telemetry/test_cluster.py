@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.session import java_options
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.spark.session import java_options
 from telemetry.lake_content import content
 from telemetry.netns_cluster import Cluster
 
@@ -80,7 +80,8 @@ def ingest(
         f"spark.executor.extraJavaOptions={java_options()}", *conf,
     ]  # fmt: skip
     words = [
-        *(sys.executable, "-c", "from drupelet_tools.telemetry.command import app; app()"),
+        *(sys.executable, "-c"),
+        "from drupelet_tools.telemetry.commands.telemetry import app; app()",
         *("ingest", str(inbox / "in"), "--lake", str(lake), "--json", "--master", cluster.url),
         *(word for one in settings for word in ("--conf", one)),
     ]

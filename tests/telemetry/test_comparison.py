@@ -5,10 +5,12 @@ import re
 
 import pytest
 
-from drupelet_tools.telemetry import commit, comparison, lake, report, upgrades
-from drupelet_tools.telemetry.analyses_plan import FleetPlan, parse_plan
-from drupelet_tools.telemetry.period import read_hours
-from drupelet_tools.telemetry.report_figures import build
+from drupelet_tools.telemetry.analysis import comparison, upgrades
+from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan, parse_plan
+from drupelet_tools.telemetry.analysis.period import read_hours
+from drupelet_tools.telemetry.analysis.report_figures import build
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.page import report
 from telemetry import fleet_rows
 from telemetry.command_line import run
 from telemetry.fleet_rows import DAY_MS, START_MS, health, message, segment
@@ -71,7 +73,7 @@ def root(tmp_path_factory):
 
 
 def test_a_week_is_set_against_the_week_before(root):
-    result = compared(lake.open_lake(root), END_MS, DAYS)
+    result = compared(delta.open_lake(root), END_MS, DAYS)
     assert result["boots"] == [8 * DAYS, 8 * DAYS] and result["long_boots"] == 0
     fleet = {row["what"]: (row["now"], row["before"]) for row in result["fleet"]}
     assert fleet["Devices heard"] == (8, 8)
@@ -193,7 +195,7 @@ def test_the_page_says_whether_it_costs_more(root, tmp_path):
 
 def test_another_period_is_the_one_that_was_asked_for(root):
     """Up to the end of the first week nothing had risen, and the week before has no boot."""
-    state, middle = lake.open_lake(root), END_MS - DAYS * DAY_MS
+    state, middle = delta.open_lake(root), END_MS - DAYS * DAY_MS
     result = compared(state, middle, DAYS)
     assert result["boots"] == [8 * DAYS, 0] and result["paired"] == []
     halves = compared(state, middle, DAYS / 2)
@@ -202,7 +204,7 @@ def test_another_period_is_the_one_that_was_asked_for(root):
 
 
 def test_boots_that_are_longer_than_the_period_are_told(root):
-    result = compared(lake.open_lake(root), END_MS, 0.9)
+    result = compared(delta.open_lake(root), END_MS, 0.9)
     assert result["long_boots"] == sum(result["boots"]) > 0
 
 

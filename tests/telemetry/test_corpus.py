@@ -9,7 +9,10 @@ import pytest
 from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.bench.errors import BenchError
-from drupelet_tools.telemetry import codes, job, lake, schemas
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.tables import schemas
 
 CORPUS = corpus_files.Corpus(events=400_000, devices=16, files=5, damage=True, seed=3)
 
@@ -22,7 +25,7 @@ def damaged(tmp_path_factory):
     counts = job.ingest([folder / "in"], folder / "lake", {}, None)
     truth = json.loads((folder / "in" / "truth.json").read_text("utf-8"))
     return SimpleNamespace(
-        folder=folder, made=made, counts=counts, state=lake.open_lake(folder / "lake"),
+        folder=folder, made=made, counts=counts, state=delta.open_lake(folder / "lake"),
         boots={(row["device"], row["boot"]): row for row in truth["boots"]},
         read=read_copies(truth["copies"]),
     )  # fmt: skip
@@ -196,7 +199,7 @@ def test_arrival_in_pieces_and_in_any_order_gives_the_same_tables(damaged, tmp_p
     files = sorted((damaged.folder / "in").glob("*.dbxpack"), reverse=True)
     for file in files:
         job.ingest([file], tmp_path / "lake", {}, None)
-    again = lake.open_lake(tmp_path / "lake")
+    again = delta.open_lake(tmp_path / "lake")
     for table, schema in schemas.TABLES.items():
         # Of two equal damaged copies the first to come is named.
         names = [name for name in schema.names if name not in ("file", "offset")]

@@ -9,7 +9,10 @@ from typer.testing import CliRunner
 
 from drupelet_tools.bench import corpus_files, corpus_sim
 from drupelet_tools.bench.command import app
-from drupelet_tools.telemetry import codes, figures, job, lake
+from drupelet_tools.telemetry.analysis import figures
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
 
 DEVICES = 9  # a whole group, and half of another world's
 EVENTS = 120_000
@@ -26,7 +29,7 @@ def made(tmp_path_factory):
     job.ingest([folder / "in"], folder / "lake", {}, None)
     truth = json.loads((folder / "in" / "truth.json").read_text("utf-8"))
     return SimpleNamespace(
-        said=json.loads(done.stdout), state=lake.open_lake(folder / "lake"),
+        said=json.loads(done.stdout), state=delta.open_lake(folder / "lake"),
         boots={(row["device"], row["boot"]): row for row in truth["boots"]},
     )  # fmt: skip
 
@@ -114,7 +117,7 @@ def test_damage_to_simulated_logs_costs_blocks_and_no_more(made, tmp_path):
     corpus_files.write(tmp_path / "in", wanted)
     counts = job.ingest([tmp_path / "in"], tmp_path / "lake", {}, None)
     truth = json.loads((tmp_path / "in" / "truth.json").read_text("utf-8"))
-    damaged = lake.open_lake(tmp_path / "lake")
+    damaged = delta.open_lake(tmp_path / "lake")
     bad = {
         (copy["file"], copy["offset"] + 32 + 512 * block)
         for copy in truth["copies"]

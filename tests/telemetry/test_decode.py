@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from drupelet_tools.telemetry.decode import read_header
-from drupelet_tools.telemetry.summary import summarise
+from drupelet_tools.telemetry.blackbox.decode import read_header
+from drupelet_tools.telemetry.tables.summary import summarise
 from telemetry import box_writer as box
 from telemetry.segment_log import damages_of, events_of, log_of, spoil, times
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet_tools.telemetry import energy
-from drupelet_tools.telemetry.energy import charges, load_board, parse_board
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.summary import summarise
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.energy import board_table
+from drupelet_tools.telemetry.energy.board_table import charges, load_board, parse_board
+from drupelet_tools.telemetry.tables.summary import summarise
 from telemetry import box_writer as box
 from telemetry.segment_log import log_of
 
@@ -44,8 +44,8 @@ def test_the_carrier_chooses_the_row():
 
 
 def test_every_state_of_every_board_has_a_figure_with_a_source():
-    assert "esp32" in energy.board_names()
-    for name in energy.board_names():
+    assert "esp32" in board_table.board_names()
+    for name in board_table.board_names():
         board = load_board(name)
         assert board.name == name
         for state in range(7):

@@ -5,17 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from drupelet_tools.telemetry import (
-    batteries,
-    energy,
-    energy_calibration,
-    energy_fit,
-    energy_life,
-    energy_measured,
-    energy_plan,
-    energy_states,
-)
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.calibration import factors as energy_calibration
+from drupelet_tools.telemetry.calibration import fit, timelines
+from drupelet_tools.telemetry.calibration import measured as energy_measured
+from drupelet_tools.telemetry.energy import batteries, board_table, life
+from drupelet_tools.telemetry.forecast import deployment
 from telemetry import box_writer as box
 from telemetry import fleet, fleet_rows
 from telemetry.command_line import run
@@ -35,7 +30,9 @@ def spells(rounds=60, seed=3):
 
 
 def current_of(state, factors=TRUE):
-    return energy.load_board("esp32").current(state, ("mqtt",)).typical_ma * factors.get(state, 1)
+    return board_table.load_board("esp32").current(state, ("mqtt",)).typical_ma * factors.get(
+        state, 1
+    )
 
 
 def samples(found, step_ms=1, noise=0.02, seed=5):
@@ -79,8 +76,8 @@ def series_file(folder, kind, found, **more):
 def fit_of(folder, kind="ppk2", found=None, **more):
     found = found or spells()
     series = energy_measured.read_series(series_file(folder, kind, found, **more))
-    timeline = energy_states.read_states(states_file(folder, found))
-    return energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+    timeline = timelines.read_states(states_file(folder, found))
+    return fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)
@@ -102,31 +99,31 @@ def test_an_instrument_that_was_started_later_is_aligned(tmp_path):
     late = 7_340
     drawn = np.concatenate(([0.0], np.cumsum(ma[late:-1]) / 3.6e6))
     series = energy_measured.Series("x", time_ms[late:] - late, drawn)
-    timeline = energy_states.read_states(states_file(tmp_path, found))
-    board = energy.load_board("esp32")
-    offset_ms = energy_fit.align(series, timeline, board, "mqtt", offset_ms=7_000, range_ms=1_000)
+    timeline = timelines.read_states(states_file(tmp_path, found))
+    board = board_table.load_board("esp32")
+    offset_ms = fit.align(series, timeline, board, "mqtt", offset_ms=7_000, range_ms=1_000)
     assert offset_ms == pytest.approx(late, abs=2)
-    told = energy_fit.fit(series, timeline, board, "mqtt", offset_ms=offset_ms)
+    told = fit.fit(series, timeline, board, "mqtt", offset_ms=offset_ms)
     for row in told.factors:
         assert row.value.typical == pytest.approx(TRUE[row.state], rel=0.05)
 
 
 def test_a_series_of_another_run_is_refused(tmp_path):
     series = energy_measured.read_series(series_file(tmp_path, "plain", spells(seed=9)))
-    timeline = energy_states.read_states(states_file(tmp_path, spells()))
+    timeline = timelines.read_states(states_file(tmp_path, spells()))
     with pytest.raises(TelemetryError, match=r"do not go together.*--align 5s looks for it"):
-        energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+        fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
 
 
 def test_what_was_measured_in_a_state_that_nobody_knows_counts_for_none(tmp_path):
     found = spells()
     half = len(found) // 2
     series = energy_measured.read_series(series_file(tmp_path, "plain", found))
-    written = energy_states.read_states(states_file(tmp_path, found))
+    written = timelines.read_states(states_file(tmp_path, found))
     state = written.state.copy()
     state[half:] = -1
-    timeline = energy_states.Timeline("x", written.time_ms, state, written.end_ms)
-    told = energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+    timeline = timelines.Timeline("x", written.time_ms, state, written.end_ms)
+    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
     assert told.hours == pytest.approx(sum(ms for _, ms in found[:half]) / 3.6e6, rel=0.01)
     for row in told.factors:
         assert row.value.typical == pytest.approx(TRUE[row.state], rel=0.03)
@@ -156,8 +153,8 @@ def test_a_gauge_that_reads_in_steps_tells_the_states_that_days_differ_in(tmp_pa
             for t in range(0, int(edges[-1]), 3_600_000)]  # fmt: skip
     (tmp_path / "g.csv").write_text("time_s,charge_mah\n" + "\n".join(rows) + "\n")
     series = energy_measured.read_series(tmp_path / "g.csv")
-    timeline = energy_states.read_states(states_file(tmp_path, found))
-    told = energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+    timeline = timelines.read_states(states_file(tmp_path, found))
+    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
     by_state = {row.state: row for row in told.factors}
     assert by_state[3].determined
     assert by_state[3].value.typical == pytest.approx(TRUE[3], rel=0.03)
@@ -170,18 +167,18 @@ def test_states_that_always_go_together_are_not_told_apart(tmp_path):
     rows = [f"{n * 2},{500 - n * 0.1}" for n in range(41)]
     (tmp_path / "g.csv").write_text("time_s,charge_mah\n" + "\n".join(rows) + "\n")
     series = energy_measured.read_series(tmp_path / "g.csv")
-    timeline = energy_states.read_states(states_file(tmp_path, found))
-    told = energy_fit.fit(series, timeline, energy.load_board("esp32"), "mqtt")
+    timeline = timelines.read_states(states_file(tmp_path, found))
+    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
     assert told.calibrated_mah == pytest.approx(told.measured_mah, rel=0.02)
 
 
 def test_factors_stay_within_their_bounds():
     modelled, measured = np.array([[1.0], [2.0]]), np.array([1000.0, 2000.0])
     free = np.ones(1, bool)
-    assert energy_fit._bounded(modelled, measured, free) == energy_fit.FACTOR_MAX
-    assert energy_fit._bounded(modelled, -measured, free) == energy_fit.FACTOR_MIN
+    assert fit._bounded(modelled, measured, free) == fit.FACTOR_MAX
+    assert fit._bounded(modelled, -measured, free) == fit.FACTOR_MIN
     two = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    found = energy_fit._bounded(two, two @ [2.0, 3.0], np.ones(2, bool))
+    found = fit._bounded(two, two @ [2.0, 3.0], np.ones(2, bool))
     assert found == pytest.approx([2.0, 3.0], rel=1e-6)
 
 
@@ -197,8 +194,8 @@ def black_box(folder, found, lost=()):
 def test_the_black_box_gives_the_states_that_the_csv_gives(tmp_path):
     found = spells()
     (tmp_path / "box").mkdir()
-    logged = energy_states.read_segments([black_box(tmp_path / "box", found)], None)
-    written = energy_states.read_states(states_file(tmp_path, found))
+    logged = timelines.read_segments([black_box(tmp_path / "box", found)], None)
+    written = timelines.read_states(states_file(tmp_path, found))
     assert logged.device == DEVICE.hex()
     assert logged.time_ms.tolist() == written.time_ms.tolist()
     assert logged.state.tolist() == written.state.tolist()
@@ -231,7 +228,7 @@ def test_boots_are_put_behind_each_other_by_the_clock(tmp_path):
     (tmp_path / "box").mkdir()
     rows = waking_board(tmp_path / "box")
     (tmp_path / "g.csv").write_text("time,charge_mah\n" + "\n".join(rows) + "\n")
-    timeline = energy_states.read_segments([tmp_path / "box"], None)
+    timeline = timelines.read_segments([tmp_path / "box"], None)
     assert timeline.origin_ms == WALL_MS
     lengths = np.diff(np.append(timeline.time_ms, timeline.end_ms))
     assert lengths[timeline.state == -1].sum() == 0
@@ -248,12 +245,12 @@ def test_boots_are_put_behind_each_other_by_the_clock(tmp_path):
 def test_boots_without_a_clock_are_told(tmp_path):
     waking_board(tmp_path, clock=False)
     with pytest.raises(TelemetryError, match="several boots without a clock"):
-        energy_states.read_segments([tmp_path], None)
+        timelines.read_segments([tmp_path], None)
 
 
 def test_a_gap_in_the_black_box_is_told(tmp_path):
     with pytest.raises(TelemetryError, match="the log has gaps"):
-        energy_states.read_segments([black_box(tmp_path, spells(), lost=(1,))], None)
+        timelines.read_segments([black_box(tmp_path, spells(), lost=(1,))], None)
 
 
 def calibrated(folder):
@@ -346,19 +343,19 @@ def test_a_calibrated_board_keeps_what_was_not_measured():
         "x", "esp32", "mqtt", "test", {3: batteries.Figure(2.0, 1.9, 2.1, "fit")},
         1.0, 1.0, 1.0, 0.0, 1.0,
     )  # fmt: skip
-    board = energy.load_board("esp32")
+    board = board_table.load_board("esp32")
     own = told.apply(board)
     assert own.current(3, ["mqtt"]).typical_ma == 220
     assert (own.current(3, ["mqtt"]).low_ma, own.current(3, ["mqtt"]).high_ma) == (209, 231)
     assert own.current(3, ["serial"]).typical_ma == 35.5
     assert own.current(4, ["mqtt"]) == board.current(4, ["mqtt"])
     pack = batteries.Pack(batteries.load_battery("lipo"))
-    lives = [energy_life.life(energy_life.Use("x", b, ("mqtt",), {3: 1000}), pack)
+    lives = [life.life(life.Use("x", b, ("mqtt",), {3: 1000}), pack)
              for b in (board, own)]  # fmt: skip
     assert lives[0].mean_ma.typical * 2 == lives[1].mean_ma.typical
-    question = energy_plan.Question("esp32", "mqtt", 900_000, pack)
-    assert energy_plan.plan(question, calibration=told, draws=10).wake_mc > (
-        energy_plan.plan(question, draws=10).wake_mc
+    question = deployment.Question("esp32", "mqtt", 900_000, pack)
+    assert deployment.plan(question, calibration=told, draws=10).wake_mc > (
+        deployment.plan(question, draws=10).wake_mc
     )
 
 
@@ -400,7 +397,7 @@ def test_a_series_that_cannot_be_used_is_one_line(tmp_path, text, complaint):
 def test_states_that_cannot_be_used_are_one_line(tmp_path, text, complaint):
     (tmp_path / "s.csv").write_text(text)
     with pytest.raises(TelemetryError, match=complaint):
-        energy_states.read_states(tmp_path / "s.csv")
+        timelines.read_states(tmp_path / "s.csv")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet_tools.telemetry import airtime, batteries, energy, energy_check, energy_life
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.energy import airtime, batteries, board_table, figure, life
+from drupelet_tools.telemetry.forecast import published
 
 BOARDS = ("esp32", "esp32c3", "esp32s3", "nrf52840-sx1262", "pi-4", "pi-5", "pi-zero-2w", "pico-w",
           "rp2040")  # fmt: skip
@@ -20,14 +21,14 @@ BATTERIES = ("lipo", "18650", "aa-alkaline", "l91", "cr123a", "cr2032", "er14505
 
 def use_of(board="esp32c3", **states):
     state_ms = {int(name[1:]): ms for name, ms in states.items()}
-    return energy_life.Use("x", energy.load_board(board), ("mqtt",), state_ms)
+    return life.Use("x", board_table.load_board(board), ("mqtt",), state_ms)
 
 
 def pack_of(name="lipo", **more):
     return batteries.Pack(batteries.load_battery(name), **more)
 
 
-@pytest.mark.parametrize(("size", "spreading", "ms"), energy_check.AIRTIMES)
+@pytest.mark.parametrize(("size", "spreading", "ms"), published.AIRTIMES)
 def test_time_on_air(size, spreading, ms):
     assert airtime.time_on_air_ms(size, spreading) == pytest.approx(ms, abs=0.05)
 
@@ -50,7 +51,7 @@ def test_data_rates_by_name():
 
 
 def test_published_figures_stay_within_what_docs_energy_says():
-    found = {check.what: check for check in energy_check.checks()}
+    found = {check.what: check for check in published.checks()}
     bounds = {"arithmetic": 0.002, "structure": 0.10}
     for check in found.values():
         if check.kind in bounds:
@@ -64,16 +65,16 @@ def test_published_figures_stay_within_what_docs_energy_says():
 
 
 def test_the_papers_states_are_the_boards_operation():
-    board = energy.load_board("lorawan-mdot")
+    board = board_table.load_board("lorawan-mdot")
     told = board.operation("frame_sent", ["lora"]).charge_uc.typical
-    assert told == pytest.approx(sum(ms * ma for ms, ma in energy_check.CASALS_STATES), rel=1e-4)
+    assert told == pytest.approx(sum(ms * ma for ms, ma in published.CASALS_STATES), rel=1e-4)
 
 
 def test_all_boards_and_batteries_are_there_with_sources():
-    assert set(BOARDS) <= set(energy.board_names())
+    assert set(BOARDS) <= set(board_table.board_names())
     assert set(BATTERIES) == set(batteries.battery_names())
-    for name in energy.board_names():
-        board = energy.load_board(name)
+    for name in board_table.board_names():
+        board = board_table.load_board(name)
         for carriers in (["mqtt"], ["serial"], ["lora"]):
             for state in range(7):
                 current = board.current(state, carriers)
@@ -89,7 +90,7 @@ def test_all_boards_and_batteries_are_there_with_sources():
 
 
 def test_life_is_charge_over_load_for_an_ideal_pack():
-    told = energy_life.life(use_of(s0=898_000, s2=2_000), energy_check.ideal_pack(1000))
+    told = life.life(use_of(s0=898_000, s2=2_000), published.ideal_pack(1000))
     mean = (0.0048 * 898 + 20.1 * 2) / 900
     assert told.days.typical == pytest.approx(1000 / mean / 24, rel=1e-12)
     assert told.mah_per_day.typical == pytest.approx(mean * 24, rel=1e-12)
@@ -99,14 +100,14 @@ def test_life_is_charge_over_load_for_an_ideal_pack():
 
 def test_the_interval_is_the_seeds_and_the_devices():
     use = use_of(s0=898_000, s4=2_000)
-    one, again = (energy_life.life(use, pack_of(), seed=7) for _ in range(2))
+    one, again = (life.life(use, pack_of(), seed=7) for _ in range(2))
     assert one == again
-    assert energy_life.life(use, pack_of(), seed=8).days != one.days
-    other = energy_life.life(replace(use, device="y"), pack_of(), seed=7)
+    assert life.life(use, pack_of(), seed=8).days != one.days
+    other = life.life(replace(use, device="y"), pack_of(), seed=7)
     assert other.days != one.days
     assert other.days.typical == one.days.typical
     # Two thousand draws are enough that another seed moves an end by a few percent only.
-    ends = [energy_life.life(use, pack_of(), seed=seed).days.low for seed in range(8)]
+    ends = [life.life(use, pack_of(), seed=seed).days.low for seed in range(8)]
     assert max(ends) / min(ends) < 1.1
 
 
@@ -118,7 +119,7 @@ def test_an_exact_table_has_no_interval():
         for state, rows in board.currents.items()
     }
     use = replace(use, board=replace(board, currents=exact))
-    told = energy_life.life(use, energy_check.ideal_pack(100))
+    told = life.life(use, published.ideal_pack(100))
     assert told.days.low == told.days.high == pytest.approx(told.days.typical)
 
 
@@ -129,7 +130,7 @@ def test_self_discharge_ends_a_device_that_draws_nothing():
     assert hours[0] == 1000.0
     assert math.isinf(hours[1])
     assert hours[2] == pytest.approx(math.log(1.1) / 1e-4)
-    quiet = energy_life.life(use_of(s0=1_000_000), pack_of("aa-alkaline"))
+    quiet = life.life(use_of(s0=1_000_000), pack_of("aa-alkaline"))
     assert quiet.self_discharge_share > 0.2
 
 
@@ -169,14 +170,14 @@ def test_what_the_protection_draws_is_no_use_of_the_device():
     use = use_of(s0=1_000_000)
     bare = replace(batteries.load_battery("lipo"),
                    protection_ma=batteries.Figure(0.0, 0.0, 0.0, "none"))  # fmt: skip
-    told, free = (energy_life.life(use, pack) for pack in (pack_of(), batteries.Pack(bare)))
+    told, free = (life.life(use, pack) for pack in (pack_of(), batteries.Pack(bare)))
     assert told.mean_ma.typical == free.mean_ma.typical == pytest.approx(0.0048)
     assert told.days.typical < free.days.typical
     assert told.self_discharge_share > free.self_discharge_share
 
 
 def test_the_lora_board_keeps_its_memory_and_its_clock():
-    board = energy.load_board("nrf52840-sx1262")
+    board = board_table.load_board("nrf52840-sx1262")
     asleep = board.current(0, ["lora"])
     assert asleep.typical_ma == pytest.approx(0.00316 + 0.0006)
     assert board.current(1, ["lora"]).typical_ma == asleep.typical_ma
@@ -196,14 +197,14 @@ def test_cold_takes_capacity_and_warmth_self_discharge():
 
 def test_a_switching_supply_keeps_the_power():
     use = use_of("pi-4", s2=3_600_000)
-    told = energy_life.life(use, energy_check.ideal_pack(1000))
+    told = life.life(use, published.ideal_pack(1000))
     factor = 5.0 / (3.7 * use.board.supply.efficiency.typical)
     assert told.mean_ma.typical == pytest.approx(600 * factor)
 
 
 def test_no_time_on_record_has_no_life():
-    assert energy_life.life(use_of(), pack_of()) is None
-    assert energy_life.life(use_of(**{"s-1": 1000}), pack_of()) is None
+    assert life.life(use_of(), pack_of()) is None
+    assert life.life(use_of(**{"s-1": 1000}), pack_of()) is None
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -219,9 +220,11 @@ def test_splitting_a_log_anywhere_changes_no_charge(spells, cut, name):
             state_ms[state] = state_ms.get(state, 0) + ms
         return state_ms
 
-    board = energy.load_board(name)
-    whole = energy.charges(board, spent(spells), ["mqtt"])
-    parts = [energy.charges(board, spent(part), ["mqtt"]) for part in (spells[:cut], spells[cut:])]
+    board = board_table.load_board(name)
+    whole = board_table.charges(board, spent(spells), ["mqtt"])
+    parts = [
+        board_table.charges(board, spent(part), ["mqtt"]) for part in (spells[:cut], spells[cut:])
+    ]
     by_state = math.fsum(row.mah for row in whole)
     direct = math.fsum(board.current(s, ["mqtt"]).typical_ma * ms / 3.6e6 for s, ms in spells)
     assert by_state == pytest.approx(direct, rel=1e-9, abs=1e-9)
@@ -231,8 +234,10 @@ def test_splitting_a_log_anywhere_changes_no_charge(spells, cut, name):
 
 
 def test_operations_are_charged_by_count():
-    board = energy.load_board("lorawan-mdot")
-    rows = {r.name: r for r in energy.charges(board, {0: 1000}, ["lora"], {"frame_sent": 3600})}
+    board = board_table.load_board("lorawan-mdot")
+    rows = {
+        r.name: r for r in board_table.charges(board, {0: 1000}, ["lora"], {"frame_sent": 3600})
+    }
     assert rows["frame sent"].mah == pytest.approx(67.858)
     assert rows["frame sent"].count == 3600
     # A charge that nobody knows is not taken as none, it is left out.
@@ -253,7 +258,7 @@ def test_operations_are_charged_by_count():
     ],
 )
 def test_a_broken_battery_table_is_one_clear_line(old, new, complaint):
-    text = energy.table_text("batteries", "lipo")
+    text = figure.table_text(figure.__package__, "batteries", "lipo")
     assert old in text
     with pytest.raises(TelemetryError, match=complaint) as told:
         batteries.parse_battery(text.replace(old, new), "batteries/x.toml")
@@ -268,7 +273,8 @@ def test_an_unknown_battery_is_named():
 
 def test_the_energy_model_imports_no_spark():
     code = (
-        "import sys; from drupelet_tools.telemetry import energy_check, energy_life, analyses;"
+        "import sys; from drupelet_tools.telemetry.forecast import published;"
+        "from drupelet_tools.telemetry.analysis import trends;"
         "sys.exit(any(name.split('.')[0] in ('pyspark', 'pandas', 'pyarrow')"
         " for name in sys.modules))"
     )

@@ -5,20 +5,21 @@ import math
 
 import pytest
 
-from drupelet_tools.telemetry import batteries, energy, energy_check, energy_life, energy_plan
-from drupelet_tools.telemetry.energy_carriers import carrier_names, load_carrier
-from drupelet_tools.telemetry.energy_wake import find_step
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.energy import batteries, board_table, figure, life
+from drupelet_tools.telemetry.energy.carriers import carrier_names, load_carrier
+from drupelet_tools.telemetry.energy.wake import find_step
+from drupelet_tools.telemetry.forecast import deployment, published
 from telemetry.command_line import run
 
-PAIRS = [(b, c) for b in energy.board_names() for c in energy.load_board(b).carriers]
+PAIRS = [(b, c) for b in board_table.board_names() for c in board_table.load_board(b).carriers]
 MINUTES_MS = 60_000
 
 
 def question(board="esp32", carrier="mqtt", every_min=15.0, battery="18650", **more):
     pack = batteries.Pack(batteries.load_battery(battery), more.pop("series", 1),
                           more.pop("parallel", 1))  # fmt: skip
-    return energy_plan.Question(board, carrier, every_min * MINUTES_MS, pack, **more)
+    return deployment.Question(board, carrier, every_min * MINUTES_MS, pack, **more)
 
 
 def mah(told):
@@ -27,7 +28,7 @@ def mah(told):
 
 def test_measured_wakes_stay_within_what_docs_energy_says():
     """Rows that our table took from the source exactly; what it predicts within 15 %."""
-    wakes = {c.what.removeprefix("ESP32 wake: "): c for c in energy_check.checks()
+    wakes = {c.what.removeprefix("ESP32 wake: "): c for c in published.checks()
              if c.kind == "wake"}  # fmt: skip
     assert {name: check.published for name, check in wakes.items()} == {
         "boot, from table": 3.32,
@@ -45,7 +46,7 @@ def test_measured_wakes_stay_within_what_docs_energy_says():
 
 def test_the_reports_boot_is_the_plans():
     for name in ("esp32", "esp32s3"):
-        board = energy.load_board(name)
+        board = board_table.load_board(name)
         reported = board.operation("boot", ["mqtt"]).charge_uc
         assert reported.typical == find_step(board.wake, "boot", "mqtt", "stock").charge_uc.typical
         assert not reported.unknown
@@ -54,8 +55,8 @@ def test_the_reports_boot_is_the_plans():
 @pytest.mark.parametrize(("board", "carrier"), PAIRS)
 def test_every_board_has_a_plan_with_each_of_its_carriers(board, carrier):
     # A Pi that boots for each wake is planned by the day.
-    told = energy_plan.plan(question(board, carrier, 24 * 60.0), draws=300)
-    table = energy.load_board(board)
+    told = deployment.plan(question(board, carrier, 24 * 60.0), draws=300)
+    table = board_table.load_board(board)
     for step in ("boot", "mount", "join"):
         needs = step != "join" or load_carrier(carrier).joins != "none"
         for variant in ("static", "dhcp") if step == "join" else ("stock",):
@@ -71,7 +72,7 @@ def test_all_carriers_of_boards_have_tables_and_the_other_way_round():
 
 
 def test_a_day_is_what_one_works_out_by_hand():
-    told = energy_plan.plan(question(address="static", boot="fast", sealed=False, body_bytes=0,
+    told = deployment.plan(question(address="static", boot="fast", sealed=False, body_bytes=0,
                                      messages=0), draws=10)  # fmt: skip
     awake_s = (70 + 350 + 664 + 40) / 1000
     joules = 96 * (3.32 + 23.6 + 96.88 + 110 * 0.040)  # mC
@@ -84,14 +85,14 @@ def test_a_day_is_what_one_works_out_by_hand():
 def test_the_same_use_has_the_same_life_in_plan_and_report():
     """A plan whose wake has only state times is what the report makes of those times."""
     asked = question("rp2040", "serial", 60.0, sealed=False)
-    told = energy_plan.plan(asked)
-    boots = find_step(energy.load_board("rp2040").wake, "boot", "serial").time_ms.typical
+    told = deployment.plan(asked)
+    boots = find_step(board_table.load_board("rp2040").wake, "boot", "serial").time_ms.typical
     sent = (100 + 12 + 6) * 10_000 / 115_200
     heard = (8 + 6) * 10_000 / 115_200 + 50
     ms = {2: 24 * boots, 4: 24 * sent, 3: 24 * heard}
     ms[0] = 86_400_000 - sum(ms.values())
-    use = energy_life.Use("x", energy.load_board("rp2040"), ("serial",), ms)
-    reported = energy_life.life(use, asked.pack)
+    use = life.Use("x", board_table.load_board("rp2040"), ("serial",), ms)
+    reported = life.life(use, asked.pack)
     assert told.life.days.typical == pytest.approx(reported.days.typical, rel=1e-9)
     assert told.life.capacity_mah == pytest.approx(reported.capacity_mah, rel=1e-9)
 
@@ -113,7 +114,7 @@ def test_the_same_use_has_the_same_life_in_plan_and_report():
     ],
 )
 def test_an_option_costs_in_its_part_and_shortens_the_life(fewer, more, part):
-    less, much = (energy_plan.plan(question(**given), draws=500) for given in (fewer, more))
+    less, much = (deployment.plan(question(**given), draws=500) for given in (fewer, more))
     assert mah(less).get(part, 0.0) < mah(much)[part]
     assert less.life.days.typical > much.life.days.typical
     # The rest is the same, but for the sleep that the awake time takes away.
@@ -123,12 +124,12 @@ def test_an_option_costs_in_its_part_and_shortens_the_life(fewer, more, part):
 
 
 def test_mounting_every_tenth_wake_costs_a_tenth():
-    each, tenth = (mah(energy_plan.plan(question(mount_every=n), draws=10)) for n in (1, 10))
+    each, tenth = (mah(deployment.plan(question(mount_every=n), draws=10)) for n in (1, 10))
     assert tenth["storage"] == pytest.approx(each["storage"] / 10)
 
 
 def test_spreading_costs_what_the_air_takes():
-    plans = [mah(energy_plan.plan(question("nrf52840-sx1262", "lora", 60.0, spreading=s),
+    plans = [mah(deployment.plan(question("nrf52840-sx1262", "lora", 60.0, spreading=s),
                                   draws=10)) for s in (7, 12)]  # fmt: skip
     assert 15 < plans[1]["transmit"] / plans[0]["transmit"] < 35
 
@@ -136,38 +137,38 @@ def test_spreading_costs_what_the_air_takes():
 def test_the_papers_node_has_its_message():
     """Casals 2017: 68.4 mC a message of one byte at data rate 5."""
     asked = question("lorawan-mdot", "lora", 60.0, sealed=False, body_bytes=0)
-    assert energy_plan.plan(asked, draws=10).wake_mc == pytest.approx(68.4, rel=0.1)
+    assert deployment.plan(asked, draws=10).wake_mc == pytest.approx(68.4, rel=0.1)
 
 
 def test_a_panel_adds_its_day_and_at_last_carries_all():
-    none, some, much = (energy_plan.plan(question(solar_mah_per_day=s)) for s in (0, 4, 100))
+    none, some, much = (deployment.plan(question(solar_mah_per_day=s)) for s in (0, 4, 100))
     assert none.life == none.without_sun == some.without_sun
     assert some.life.days.median > 1.2 * none.life.days.median
     assert not some.carried and much.carried
-    assert much.life.days.typical == pytest.approx(energy_life.YEARS_MAX * 8766 / 24)
+    assert much.life.days.typical == pytest.approx(life.YEARS_MAX * 8766 / 24)
     assert mah(none) == mah(some)
 
 
 def test_wifi_on_a_coin_cell_is_said_in_words():
-    told = energy_plan.plan(question(battery="cr2032"), draws=10)
+    told = deployment.plan(question(battery="cr2032"), draws=10)
     assert "6.8 to 15 mA for 5 s, and this board draws 178 to 233 mA" in told.warnings[0]
     assert "resets" in told.warnings[0]
     # Sixteen in parallel give it for a while, though not by every sheet.
-    many = energy_plan.plan(question(battery="cr2032", parallel=16), draws=10)
+    many = deployment.plan(question(battery="cr2032", parallel=16), draws=10)
     assert "may break down" in many.warnings[0]
-    assert not energy_plan.plan(question(battery="cr123a"), draws=10).warnings
-    small = energy_plan.plan(question("nrf52840-sx1262", "ble", battery="cr2032"), draws=10)
+    assert not deployment.plan(question(battery="cr123a"), draws=10).warnings
+    small = deployment.plan(question("nrf52840-sx1262", "ble", battery="cr2032"), draws=10)
     assert "may break down" in small.warnings[0]
 
 
 def test_too_few_cells_in_series_are_said():
-    told = energy_plan.plan(question(battery="aa-alkaline"), draws=10)
+    told = deployment.plan(question(battery="aa-alkaline"), draws=10)
     assert "put 3 cells in series, like --battery aa-alkaline:3s" in told.warnings[0]
-    assert not energy_plan.plan(question(battery="aa-alkaline", series=3), draws=10).warnings
+    assert not deployment.plan(question(battery="aa-alkaline", series=3), draws=10).warnings
 
 
 def test_the_interval_hangs_on_the_seed_only():
-    one, again, other = (energy_plan.plan(question(), seed=seed) for seed in (1, 1, 2))
+    one, again, other = (deployment.plan(question(), seed=seed) for seed in (1, 1, 2))
     assert one == again
     assert one.life.days != other.life.days
     assert one.life.days.typical == other.life.days.typical
@@ -248,7 +249,7 @@ def test_the_tables_show_every_figure_with_its_source(words, shown):
 
 
 def test_a_wake_row_that_is_none_is_one_clear_line():
-    text = energy.table_text("boards", "esp32")
+    text = figure.table_text(figure.__package__, "boards", "esp32")
     for old, new, complaint in (
         ('step = "mount"', 'step = "mounting"', "wake step 'mounting': want one of boot"),
         ('variant = "fast"', 'variant = "quick"', "variant 'quick'"),
@@ -256,4 +257,4 @@ def test_a_wake_row_that_is_none_is_one_clear_line():
     ):
         assert old in text
         with pytest.raises(TelemetryError, match=complaint):
-            energy.parse_board(text.replace(old, new), "boards/x.toml")
+            board_table.parse_board(text.replace(old, new), "boards/x.toml")

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from drupelet_tools.telemetry import buckets, fleet_map, report
-from drupelet_tools.telemetry.analyses_plan import parse_plan
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.report_figures import build
+from drupelet_tools.telemetry.analysis import buckets
+from drupelet_tools.telemetry.analysis.fleet_file import parse_plan
+from drupelet_tools.telemetry.analysis.report_figures import build
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.page import fleet_map, report
 from telemetry import fleet_rows
 
 # The poles of cold: known distances on a sphere of the mean radius.

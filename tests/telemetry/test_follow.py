@@ -29,8 +29,10 @@ from drupelet_host.member.member import Member
 from drupelet_host.view.log_view import LogView
 from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import agent_export, commit, compact, following, inputs, job, lake
-from drupelet_tools.telemetry.errors import LastingError
+from drupelet_tools.telemetry.base.errors import LastingError
+from drupelet_tools.telemetry.files import agent_export, inputs
+from drupelet_tools.telemetry.intake import following, job
+from drupelet_tools.telemetry.lake import commit, compact, delta
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
@@ -103,7 +105,7 @@ def test_files_that_arrive_while_it_runs_make_the_tables_of_one_ingest(inbox, tm
     assert followed.counts["new"] == sum(map(len, whole.values()))
     ingest([inbox], tmp_path / "plain", events=True)
     assert content(tmp_path / "lake") == content(tmp_path / "plain")
-    assert lake.open_lake(tmp_path / "lake").names == lake.open_lake(tmp_path / "plain").names
+    assert delta.open_lake(tmp_path / "lake").names == delta.open_lake(tmp_path / "plain").names
 
 
 def test_a_backlog_comes_in_bounded_batches_each_of_which_counts(inbox, tmp_path):
@@ -111,7 +113,7 @@ def test_a_backlog_comes_in_bounded_batches_each_of_which_counts(inbox, tmp_path
         (inbox / f"{at:02}.dbx").write_bytes(segment(at))
     followed = Follow([inbox], tmp_path / "lake", files_max=10)
     assert [batch["files"] for batch in followed.batches] == [10, 10, 5]
-    assert lake.open_lake(tmp_path / "lake").version == 3
+    assert delta.open_lake(tmp_path / "lake").version == 3
     size = len(segment(0))
     followed = Follow([inbox], tmp_path / "small", batch_bytes_max=3 * size)
     assert followed.news == [3] * 8 + [1]
@@ -159,7 +161,7 @@ def test_the_function_of_the_library_ends_by_an_event(inbox, tmp_path):
         on_batch=on_batch,
     )
     assert [batch["new"] for batch in batches] == [1] and counts["new"] == 1
-    (device,) = lake.open_lake(tmp_path / "lake").read_devices().to_pylist()
+    (device,) = delta.open_lake(tmp_path / "lake").read_devices().to_pylist()
     assert device["name"] == "tower"
 
 
@@ -211,14 +213,14 @@ def test_a_file_that_stays_cut_is_taken_as_it_is_and_mended_by_the_whole_one(inb
     data = segment(0)
     path = inbox / "a.dbx"
     Follow([inbox], tmp_path / "lake", lambda: path.write_bytes(data[: 32 + 512 * 3 + 100]))
-    cut = lake.open_lake(tmp_path / "lake")
+    cut = delta.open_lake(tmp_path / "lake")
     assert cut.read("quarantine").num_rows == 1
     assert cut.read("segments")["blocks"].to_pylist() == [4]
     followed = Follow([inbox], tmp_path / "lake", lambda: path.write_bytes(data))
     assert followed.news == [1]
-    mended = lake.open_lake(tmp_path / "lake")
+    mended = delta.open_lake(tmp_path / "lake")
     ingest([inbox], tmp_path / "plain")
-    plain = lake.open_lake(tmp_path / "plain")
+    plain = delta.open_lake(tmp_path / "plain")
     assert mended.read("quarantine").num_rows == 0
     for table in ("state_time", "traffic", "messages", "battery", "health", "hours", "days"):
         assert mended.read(table).equals(plain.read(table)), table
@@ -272,7 +274,7 @@ def test_what_an_agent_stores_meanwhile_is_taken_in(tmp_path, monkeypatch):
     member.close(clock.now_ms())
     assert followed.problems == [] and followed.news == [1, 1, 1]
     assert len(reads) == 3, "only when the agent has stored something"
-    devices = lake.open_lake(tmp_path / "lake").read_devices().to_pylist()
+    devices = delta.open_lake(tmp_path / "lake").read_devices().to_pylist()
     assert [row["name"] for row in devices] == ["alice"]
     assert not list(tmp_path.glob(f"{agent_export.FOLDER_PREFIX}*")), "nothing is left"
 
@@ -335,7 +337,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counts_twice(boxes, tmp
         child.join()
         killed += child.exitcode == -signal.SIGKILL
     assert killed == kills
-    assert lake.open_lake(root).version > 0, "some batches were committed"
+    assert delta.open_lake(root).version > 0, "some batches were committed"
     end.touch()
     kill_child.follow(*given)
     assert _without_places(content(root)) == _without_places(content(boxes / "lake"))
@@ -354,7 +356,7 @@ def _without_places(tables):
 @contextmanager
 def command(*words):
     """`drupelet telemetry ingest --follow` as a process."""
-    program = "from drupelet_tools.telemetry.command import app; app()"
+    program = "from drupelet_tools.telemetry.commands.telemetry import app; app()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, "ingest", *map(str, words), "--follow"],
         stdout=subprocess.PIPE,
@@ -519,7 +521,7 @@ def test_names_that_are_broken_are_said_and_the_old_ones_stay(inbox, tmp_path):
     (inbox / "0.dbx").write_bytes(segment(0))
 
     def name_of():
-        (device,) = lake.open_lake(tmp_path / "lake").read_devices().to_pylist()
+        (device,) = delta.open_lake(tmp_path / "lake").read_devices().to_pylist()
         return device["name"]
 
     seen = []
@@ -615,7 +617,7 @@ def test_many_small_batches_leave_few_files(inbox, tmp_path, monkeypatch, tier_f
 
     followed = Follow([inbox], tmp_path / "lake", *[add] * batches)
     assert followed.news == [1] * batches
-    files = lake.open_lake(tmp_path / "lake").files
+    files = delta.open_lake(tmp_path / "lake").files
     assert len(files["piece"]) < tier_files and len(files["foreign"]) < tier_files
     assert len(files["key"]) < 12
     ingest([inbox], tmp_path / "plain")

@@ -5,10 +5,12 @@ import random
 import pyarrow.compute as pc
 import pytest
 
-from drupelet_tools.telemetry import codes, job, lake
-from drupelet_tools.telemetry.days import DAY_MS
-from drupelet_tools.telemetry.hour_bins import HOUR_MS, HOURS_MAX
-from drupelet_tools.telemetry.schemas import STATE_COLUMNS
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.tables.days import DAY_MS
+from drupelet_tools.telemetry.tables.hour_bins import HOUR_MS, HOURS_MAX
+from drupelet_tools.telemetry.tables.schemas import STATE_COLUMNS
 from repeats import few
 from telemetry import box_writer as box
 from telemetry.segment_log import spoil
@@ -25,7 +27,7 @@ def lake_of(root, datas):
     for at, data in enumerate(datas):
         (inbox / f"{at:04}.dbx").write_bytes(data)
     job.ingest([inbox], root / "lake", {}, None)
-    return lake.open_lake(root / "lake")
+    return delta.open_lake(root / "lake")
 
 
 def rows_of(root, events, table="hours", wall_ms=WALL_MS, **cuts):

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_tools.telemetry import analyses_watch, figures, import_frames, lake, mapping
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.import_read import read_frames
+from drupelet_tools.telemetry.analysis import figures, watch
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.imports import frames as import_frames
+from drupelet_tools.telemetry.imports import mapping
+from drupelet_tools.telemetry.imports.lines import read_frames
+from drupelet_tools.telemetry.lake import delta
 from telemetry.command_line import run
 from telemetry.imported_lines import HEAD, MAPPING, line, write
 
@@ -33,7 +36,7 @@ def found(tmp_path_factory):
     ):  # fmt: skip
         root = tmp_path_factory.mktemp("real") / "lake"
         counts = import_frames.import_files([DATA / file], name, root)
-        made = figures.figures(lake.open_lake(root))
+        made = figures.figures(delta.open_lake(root))
         told[name] = (counts, made["devices"][0], made)
     return told
 
@@ -108,7 +111,7 @@ def test_the_same_files_again_add_nothing(tmp_path):
     first = import_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
     again = import_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
     assert (first.new, again.new) == (True, False)
-    assert len(lake.open_lake(root).read("segments")) == 13_169
+    assert len(delta.open_lake(root).read("segments")) == 13_169
 
 
 def test_frames_become_rows_of_the_same_tables(tmp_path):
@@ -118,7 +121,7 @@ def test_frames_become_rows_of_the_same_tables(tmp_path):
     told = import_frames.import_files(*write(tmp_path, lines))
     assert told.rows == {"segments": 7, "messages": 7, "health": 3, "battery": 7,
                          "traffic": 12, "state_time": 5, "quarantine": 0}  # fmt: skip
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     rows = [row for row in state.read("segments").to_pylist() if row["device"] == "x-a"]
     # The late frame 7 is no new start; the repeat of 6 is a second copy; 0 is a new start.
     keys = [(row["boot"], row["number"], row["copies"]) for row in rows]
@@ -143,11 +146,11 @@ def test_two_files_of_a_device_belong_together(tmp_path):
     more, _, _ = write(tmp_path, [HEAD, line(600, 2), line(1200, 3)], "two.csv")
     counts = import_frames.import_files([*paths, *more], told, root)
     assert counts.frames == 4
-    rows = lake.open_lake(root).read("segments").to_pylist()
+    rows = delta.open_lake(root).read("segments").to_pylist()
     assert [(row["number"], row["copies"]) for row in rows] == [(1, 1), (2, 1), (3, 1)]
     with pytest.raises(TelemetryError, match=r"x-a is in the lake.*one call"):
         import_frames.import_files(more, told, root)
-    assert lake.open_lake(root).read("segments").num_rows == 3
+    assert delta.open_lake(root).read("segments").num_rows == 3
 
 
 BAD = [
@@ -173,7 +176,7 @@ def test_a_bad_line_ends_the_import_before_anything_is_written(tmp_path, lines, 
     # Left out on request: the place is in quarantine, the rest is there.
     counts = import_frames.import_files(paths, told, root, skip_unusable=True)
     assert (counts.frames, counts.unusable) == (1, 1)
-    [place] = lake.open_lake(root).read("quarantine").to_pylist()
+    [place] = delta.open_lake(root).read("quarantine").to_pylist()
     assert place["reason"].startswith("line 3: ")
     text = paths[0].read_bytes()
     assert text[place["offset"] :].splitlines()[0].decode() == lines[2]
@@ -277,4 +280,4 @@ def test_a_large_line_by_line_file_is_read_in_order(tmp_path):
     assert [frame.counter for frame in frames] == list(range(5000))
     assert not unusable
     assert 0 < sum(steps) <= paths[0].stat().st_size
-    assert len(analyses_watch.presence([], None, None)["outage_list"]) == 0
+    assert len(watch.presence([], None, None)["outage_list"]) == 0

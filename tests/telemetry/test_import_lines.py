@@ -6,8 +6,10 @@ import os
 
 import pytest
 
-from drupelet_tools.telemetry import import_frames, lake, report
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.imports import frames
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.page import report
 from telemetry.command_line import run
 from telemetry.imported_lines import HEAD, MAPPING, line, write
 
@@ -53,7 +55,7 @@ def test_a_line_that_cannot_be_used_is_named_and_left_out_on_request(tmp_path, b
     assert not root.exists()
     done = run("import", *paths, "--mapping", named, "--lake", root, "--skip-unusable")
     assert done.exit_code == 0, done.stderr
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     [place] = state.read("quarantine").to_pylist()
     assert place["reason"].startswith(f"line 2: {reason}")
     assert state.read("segments").num_rows == 1
@@ -65,10 +67,10 @@ def test_a_csv_line_that_is_no_text(tmp_path):
     whole = paths[0].read_bytes()
     paths[0].write_bytes(whole.replace(b"xyz", b"\xff"))
     with pytest.raises(TelemetryError, match=r"log\.csv: line 3: not UTF-8 text"):
-        import_frames.import_files(paths, named, root)
+        frames.import_files(paths, named, root)
     paths[0].write_bytes(whole.replace(b"node", b"\xff"))
     with pytest.raises(TelemetryError, match=r"line 1: not UTF-8 text; mend the head"):
-        import_frames.import_files(paths, named, root)
+        frames.import_files(paths, named, root)
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
@@ -78,7 +80,7 @@ def test_the_mark_before_a_text_costs_no_frame(tmp_path, kind):
     if kind == "ndjson":
         paths[0].write_bytes(json.dumps(GOOD).encode())
     paths[0].write_bytes(codecs.BOM_UTF8 + paths[0].read_bytes())
-    counts = import_frames.import_files(paths, named, root)
+    counts = frames.import_files(paths, named, root)
     assert (counts.frames, counts.unusable) == (1, 0)
 
 

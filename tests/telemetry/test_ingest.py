@@ -17,20 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet_tools.bench import corpus, corpus_files
-from drupelet_tools.telemetry import (
-    ARROW_POOL,
-    commit,
-    crc,
-    inputs,
-    job,
-    lake,
-    schemas,
-    scratch,
-    session,
-    worker,
-)
-from drupelet_tools.telemetry.command import app
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry import ARROW_POOL
+from drupelet_tools.telemetry.base import scratch
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.blackbox import crc
+from drupelet_tools.telemetry.commands.telemetry import app
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import commit, delta, worker
+from drupelet_tools.telemetry.spark import session
+from drupelet_tools.telemetry.tables import schemas
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
@@ -145,10 +141,10 @@ def test_a_second_run_decodes_only_what_is_new(boxes, tmp_path, monkeypatch):
 def test_how_a_group_is_dealt_and_cut_plays_no_part(boxes, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "CHUNK_BLOCKS", 37)
     monkeypatch.setattr(job, "BATCH_SEGMENTS", 1)
-    monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MIN", 1)
-    monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MAX", 100_000)
+    monkeypatch.setattr("drupelet_tools.telemetry.intake.plan.GROUP_BYTES_MIN", 1)
+    monkeypatch.setattr("drupelet_tools.telemetry.intake.plan.GROUP_BYTES_MAX", 100_000)
     ingest(boxes / "in", tmp_path / "lake", events=True)
-    assert len(lake.open_lake(tmp_path / "lake").files["piece"]) > 5
+    assert len(delta.open_lake(tmp_path / "lake").files["piece"]) > 5
     assert content(tmp_path / "lake") == content(boxes / "lake")
 
 
@@ -214,7 +210,7 @@ def test_pieces_give_what_a_plain_decoder_gives_for_the_whole(seed, tmp_path):
     for at in range(pieces):
         if files[at::pieces]:
             ingest(files[at::pieces], tmp_path / "lake")
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     # The plain decoder knows nothing of other devices.
     state.clocks = schemas.TABLES["clocks"].empty_table()
     wanted = {}
@@ -240,7 +236,7 @@ def test_small_files_are_packed_and_a_lake_can_be_made_of_its_packs(tmp_path):
     assert 1 <= len(packs) <= 4 < first["new"]
     ingest(tmp_path / "lake" / "packs", tmp_path / "again")
     assert content(tmp_path / "again") == content(tmp_path / "lake")
-    for row in lake.open_lake(tmp_path / "lake").read("sources").to_pylist():
+    for row in delta.open_lake(tmp_path / "lake").read("sources").to_pylist():
         with open(tmp_path / "lake" / row["pack"], "rb") as pack:
             pack.seek(row["pack_offset"])
             with open(row["file"], "rb") as file:
@@ -256,14 +252,14 @@ def test_a_pack_that_ends_within_a_segment_gives_what_is_there(tmp_path):
     (tmp_path / "a.dbxpack").write_bytes(pack[:-700])
     told = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
     assert told["quarantined"] == 2
-    rows = lake.open_lake(tmp_path / "lake").read("segments").to_pylist()
+    rows = delta.open_lake(tmp_path / "lake").read("segments").to_pylist()
     assert [(row["device"], row["blocks"], row["blocks_bad"]) for row in rows] == [
         ("01020304", 8, 0), ("05020304", 7, 1),
     ]  # fmt: skip
 
 
 def test_events_on_request(boxes):
-    state = lake.open_lake(boxes / "lake")
+    state = delta.open_lake(boxes / "lake")
     events = state.read("events")
     assert events.num_rows == sum(state.read("segments")["events"].to_pylist())
     assert events.schema.equals(schemas.TABLES["events"])
@@ -307,7 +303,7 @@ def test_two_histories_under_one_number_are_not_added_up_in_pieces_either(tmp_pa
         root = tmp_path / f"lake-{order}"
         for name in order:
             ingest(tmp_path / name, root)
-        state = lake.open_lake(root)
+        state = delta.open_lake(root)
         assert sum(state.read("segments")["events"].to_pylist()) == 150, "the longer one counts"
         [row] = state.read("quarantine").to_pylist()
         assert row["reason"] == "other bytes under a number already seen"
@@ -326,7 +322,7 @@ def test_rows_from_elsewhere_are_added_once_and_stay(tmp_path):
     assert commit.append(root, rows, "import:1", names)
     assert not commit.append(root, rows, "import:1", names)
     ingest(tmp_path, root)
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     assert state.read("battery")["mv"].to_pylist().count(3_600) == 1
     assert "tower" in state.read_devices()["name"].to_pylist()
     with pytest.raises(TelemetryError, match="import:2: battery"):
@@ -351,8 +347,8 @@ def cut_log(root):
 
 def log_of_a_later_version(root):
     told = first_log(root).read_text()
-    assert lake.DESCRIPTION in told
-    first_log(root).write_text(told.replace(lake.DESCRIPTION, "schema version 9"))
+    assert delta.DESCRIPTION in told
+    first_log(root).write_text(told.replace(delta.DESCRIPTION, "schema version 9"))
 
 
 @pytest.mark.parametrize(
@@ -412,7 +408,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read_changes_nothing(tmp_path, 
     monkeypatch.setattr(job, "make_plan", cut_first)
     with pytest.raises(TelemetryError, match="became shorter while it was read; run the ingest"):
         ingest(tmp_path, tmp_path / "lake")
-    assert lake.open_lake(tmp_path / "lake").is_empty
+    assert delta.open_lake(tmp_path / "lake").is_empty
 
 
 @pytest.mark.parametrize("kind", schemas.KINDS)
@@ -421,7 +417,7 @@ def test_a_file_of_the_lake_that_is_gone_or_cut_is_named(boxes, tmp_path, kind):
     shutil.copytree(boxes / "lake", root)
     if kind == schemas.FOREIGN:
         commit.append(root, {"battery": [{"device": "x", "boot": 0, "mv": 3_600}]}, "import:1")
-    path = Path(lake.open_lake(root).paths(kind)[0])
+    path = Path(delta.open_lake(root).paths(kind)[0])
     whole = path.read_bytes()
     for spoilt in (lambda: path.write_bytes(whole[:-7]), path.unlink):
         spoilt()
@@ -435,7 +431,8 @@ def test_a_file_of_the_lake_that_is_gone_or_cut_is_named(boxes, tmp_path, kind):
 
 def test_decoding_imports_no_spark():
     program = (
-        "import sys; from drupelet_tools.telemetry import job, worker, summary, lake;"
+        "import sys; from drupelet_tools.telemetry.intake import job;"
+        "from drupelet_tools.telemetry.tables import summary;"
         "sys.exit('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
@@ -448,7 +445,7 @@ def test_a_damaged_copy_is_mended_by_a_later_one(tmp_path):
         (tmp_path / f"{name}.dbx").write_bytes(bytes_)
         ingest(tmp_path / f"{name}.dbx", tmp_path / "lake")
     ingest(tmp_path / "b.dbx", tmp_path / "whole")
-    found, wanted = (lake.open_lake(tmp_path / name) for name in ("lake", "whole"))
+    found, wanted = (delta.open_lake(tmp_path / name) for name in ("lake", "whole"))
     for table in ("state_time", "traffic", "messages", "health"):
         assert found.read(table).equals(wanted.read(table)), table
     assert found.read("segments")["blocks_bad"].to_pylist() == [0]

@@ -16,8 +16,12 @@ from deltalake import DeltaTable
 
 from drupelet_tools import telemetry
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import following, inputs, job, lake, schemas, session, sql
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.intake import following, job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.spark import session, sql
+from drupelet_tools.telemetry.tables import schemas
 from telemetry import fleet
 from telemetry.follow_script import Follow
 from telemetry.lake_content import INNER, content
@@ -45,7 +49,7 @@ def whole(spark, tmp_path_factory):
 
 def test_tables_are_those_of_the_plain_functions(whole):
     folder, counts = whole
-    state = lake.open_lake(folder / "lake")
+    state = delta.open_lake(folder / "lake")
     expected = 0
     for device, *_ in fleet.MEMBERS.values():
         paths = sorted(folder.glob(f"{device.hex()}-*.dbx"))
@@ -112,13 +116,15 @@ def test_unreadable_headers_are_kept_as_reasons_once(spark, tmp_path):
     (tmp_path / "odd.dbxpack").write_bytes(struct.pack("<I", 7) + b"abc")
     root = tmp_path / "lake"
     assert job.ingest([tmp_path], root, {}, spark)["quarantined"] == 2
-    rows = lake.open_lake(root).read("quarantine").to_pylist()
+    rows = delta.open_lake(root).read("quarantine").to_pylist()
     assert {(r["device"], r["file"], r["reason"]) for r in rows} == {
         ("", str(path), "header crc"),
         ("", str(tmp_path / "odd.dbxpack"), "pack: bad length at 0"),
     }
     assert job.ingest([tmp_path], root, {}, never)["new"] == 0
-    assert [row["device"] for row in lake.open_lake(root).read_devices().to_pylist()] == [ids("A")]
+    assert [row["device"] for row in delta.open_lake(root).read_devices().to_pylist()] == [
+        ids("A")
+    ]
 
 
 def test_views_show_only_what_counts(spark, tmp_path, capfd):
@@ -129,7 +135,7 @@ def test_views_show_only_what_counts(spark, tmp_path, capfd):
     # The last segment of A comes alone: the part that it shared still counts for the others.
     late = late.rename(tmp_path / "late.dbx")
     job.ingest([late], root, {}, spark)
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     names, rows, more = sql.select(
         spark, state, "SELECT name, count(*) FROM segments JOIN devices USING (device) GROUP BY 1"
     )
@@ -152,7 +158,7 @@ def test_a_query_names_the_file_that_cannot_be_read(whole, spark, tmp_path):
     for spoilt in (lambda: part.write_bytes(b"no parquet" * 100), part.unlink):
         spoilt()
         with pytest.raises(TelemetryError, match="cannot read this part of the lake") as told:
-            sql.select(spark, lake.open_lake(root), "SELECT count(*) FROM segments")
+            sql.select(spark, delta.open_lake(root), "SELECT count(*) FROM segments")
         assert part.name in str(told.value) and "\n" not in str(told.value)
 
 
@@ -165,7 +171,7 @@ def test_only_what_reads_is_a_query(whole):
 def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out():
     """It logs by the root logger, from finalisers, and so at any time."""
     told = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "x", (), None)
-    ours = logging.LogRecord("root", logging.ERROR, "/x/telemetry/job.py", 1, "y", (), None)
+    ours = logging.LogRecord("root", logging.ERROR, "/x/telemetry/intake/job.py", 1, "y", (), None)
     assert [session._not_py4j(record) for record in (told, ours)] == [False, True]
 
 
@@ -181,7 +187,7 @@ def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_p
     monkeypatch.setattr(job, "make_plan", lose_the_folder)
     with pytest.raises(TelemetryError, match="a worker could not go on"):
         job.ingest([tmp_path], root, {}, spark)
-    assert lake.open_lake(root).is_empty
+    assert delta.open_lake(root).is_empty
     monkeypatch.undo()
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
@@ -227,7 +233,7 @@ def test_workers_that_die_again_and_again_are_one_line_and_change_nothing(spark,
         ) as told:
             job.ingest([tmp_path], root, {}, spark)
     assert "\n" not in str(told.value)
-    assert lake.open_lake(root).is_empty
+    assert delta.open_lake(root).is_empty
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
 
@@ -235,7 +241,7 @@ def test_the_files_are_a_delta_table_that_anything_reads(whole):
     """The stored types are those of the table's schema, as readers without us see it."""
     folder, counts = whole
     table = DeltaTable(folder / "lake" / "table")
-    for path in lake.open_lake(folder / "lake").paths(schemas.PIECE):
+    for path in delta.open_lake(folder / "lake").paths(schemas.PIECE):
         assert pq.read_schema(path).names == schemas.FILES[schemas.PIECE].names
     rows = table.to_pyarrow_table(filters=[("kind", "=", schemas.PIECE)])
     assert rows.num_rows == counts["new"]
@@ -244,7 +250,7 @@ def test_the_files_are_a_delta_table_that_anything_reads(whole):
 
 def test_pieces_can_be_queried_as_they_are_stored(whole, spark):
     folder, counts = whole
-    state = lake.open_lake(folder / "lake")
+    state = delta.open_lake(folder / "lake")
     asked = "SELECT count(*), sum(size(messages)) FROM pieces"
     [(pieces, messages)] = sql.select(spark, state, asked).rows
     assert pieces == counts["new"]
@@ -264,7 +270,8 @@ def test_a_cluster_of_processes_gives_the_same_tables(whole, tmp_path):
     folder, counts = whole
     done = subprocess.run(
         [
-            *(sys.executable, "-c", "from drupelet_tools.telemetry.command import app; app()"),
+            *(sys.executable, "-c"),
+            "from drupelet_tools.telemetry.commands.telemetry import app; app()",
             *("ingest", str(folder), "--lake", str(tmp_path / "lake"), "--json"),
             *("--names", str(folder / "names.json"), "--master", "local-cluster[2,1,1024]"),
         ],
@@ -285,9 +292,9 @@ def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(
     corpus_files.write(tmp_path / "in", wanted)
     for path in sorted((tmp_path / "in").glob("*.dbxpack")):
         job.ingest([path], tmp_path / "lake", {}, None, events=True)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     assert len(state.clocks)
-    monkeypatch.setattr(lake, "SHARE_PIECES", 64)
+    monkeypatch.setattr(delta, "SHARE_PIECES", 64)
     assert len(state.shares()) > 2, "several workers put the tables together"
     sql.register(spark, state)
     for table in schemas.TABLES:

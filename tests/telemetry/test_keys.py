@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from drupelet_tools.telemetry import commit, lake
-from drupelet_tools.telemetry.schemas import KEY
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.tables.schemas import KEY
 
 A, B, C = "a0000001", "b0000002", "c0000003"
 
@@ -19,7 +19,7 @@ def keys_of(*boots, numbers=range(4)):
 
 @pytest.fixture
 def state(tmp_path):
-    return lake.create_lake(tmp_path / "lake")
+    return delta.create_lake(tmp_path / "lake")
 
 
 def add(state, keys):

@@ -16,9 +16,11 @@ import pytest
 from deltalake import DeltaTable
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import commit, compact, job, lake, migrate, repack, schemas
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.settle import settled
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.intake import job, migrate
+from drupelet_tools.telemetry.lake import commit, compact, delta, repack
+from drupelet_tools.telemetry.tables import schemas
+from drupelet_tools.telemetry.tables.settle import settled
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet, kill_child
@@ -93,12 +95,12 @@ def test_pieces_of_who_knew_fewer_descriptors_are_read(tmp_path):
         data = box.segments(b"\xa1\xb2\xc3\xd4", boot, events)
         (tmp_path / f"{boot}.dbx").write_bytes(data[0])
         ingest([tmp_path / f"{boot}.dbx"], tmp_path / "lake")
-    rows = pq.read_table(lake.open_lake(tmp_path / "lake").paths(schemas.PIECE)[0])
+    rows = pq.read_table(delta.open_lake(tmp_path / "lake").paths(schemas.PIECE)[0])
     at = rows.schema.get_field_index("descriptors")
     shorter = pa.array([rows["descriptors"][0].as_py()[:4]], rows.schema.field(at).type)
     both = pa.concat_tables([
         rows.set_column(at, rows.schema.field(at), shorter),
-        pq.read_table(lake.open_lake(tmp_path / "lake").paths(schemas.PIECE)[1]),
+        pq.read_table(delta.open_lake(tmp_path / "lake").paths(schemas.PIECE)[1]),
     ])  # fmt: skip
     health = settled(both, "health").to_pylist()
     assert [row["epoch_ms"] for row in health] == [65_538] * 2
@@ -111,7 +113,7 @@ def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeyp
     packs, _ = boxes
     root = tmp_path / "lake"
     ingest(packs[:1], root)
-    read_state = lake.Lake.refreshed
+    read_state = delta.Lake.refreshed
 
     def all_keys(state):
         return state.key_columns(schemas.FILES[schemas.KEY].names)
@@ -123,13 +125,13 @@ def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeyp
         if len(turns) % 2 == 0 and len(turns) < 6:
             turns.append(state.version)
             commit.commit(
-                lake.open_lake(root), commit.Change([], commit.key_rows([]), all_keys=all_keys)
+                delta.open_lake(root), commit.Change([], commit.key_rows([]), all_keys=all_keys)
             )
         elif len(turns) < 6:
             turns.append(state.version)
         return state
 
-    monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
+    monkeypatch.setattr(delta.Lake, "refreshed", another_is_faster)
     assert ingest(packs[1:2], root)["new"] > 0
     assert turns == [1, 1, 2, 2, 3, 3], "three others came between"
     monkeypatch.setattr(commit, "COMMIT_TRIES", 2)
@@ -143,17 +145,17 @@ def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeyp
 def test_one_import_lands_once_when_two_are_made_at_once(tmp_path, monkeypatch):
     root = tmp_path / "lake"
     rows = {"battery": [{"device": "x", "boot": 0, "boot_ms": 5, "mv": 3_600}]}
-    read_state = lake.Lake.refreshed
+    read_state = delta.Lake.refreshed
 
     def another_is_faster(*given):
         state = read_state(*given)
-        monkeypatch.setattr(lake.Lake, "refreshed", read_state)
+        monkeypatch.setattr(delta.Lake, "refreshed", read_state)
         assert commit.append(root, rows, "import:1")
         return state
 
-    monkeypatch.setattr(lake.Lake, "refreshed", another_is_faster)
+    monkeypatch.setattr(delta.Lake, "refreshed", another_is_faster)
     assert not commit.append(root, rows, "import:1")
-    assert lake.open_lake(root).read("battery").num_rows == 1
+    assert delta.open_lake(root).read("battery").num_rows == 1
 
 
 def test_a_reader_of_an_earlier_state_reads_on(boxes, tmp_path):
@@ -161,11 +163,11 @@ def test_a_reader_of_an_earlier_state_reads_on(boxes, tmp_path):
     root = tmp_path / "lake"
     for pack in packs[:4]:
         ingest([pack], root)
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     wanted = state.read("messages")
     compact.compact(root)
     ingest(packs[4:], root)
-    assert len(lake.open_lake(root).read("messages")) > len(wanted)
+    assert len(delta.open_lake(root).read("messages")) > len(wanted)
     vars(state).pop("_pieces")  # read again
     assert state.read("messages").equals(wanted)
 
@@ -175,7 +177,7 @@ def test_a_reader_of_an_earlier_state_reads_on(boxes, tmp_path):
 
 def says_what_is_in_it(root):
     """Whether the log tells the rows and devices of each file as they are."""
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     for kind in schemas.KINDS:
         for one, path in zip(state.files[kind], state.paths(kind), strict=True):
             devices = pq.read_table(path, columns=["device"])["device"].to_pylist()
@@ -189,7 +191,7 @@ def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkey
     root = tmp_path / "lake"
     for pack in packs:
         ingest([pack], root, events=True)
-    monkeypatch.setattr(lake, "SHARE_PIECES", 64)
+    monkeypatch.setattr(delta, "SHARE_PIECES", 64)
     assert says_what_is_in_it(root)
     completed = run("compact", root, "--json")
     assert completed.exit_code == 0, completed.stderr
@@ -200,12 +202,12 @@ def test_compaction_leaves_few_files_and_the_same_tables(boxes, tmp_path, monkey
     assert compact.compact(root) == compact.Compacted(2, 2, 1, 1, 0, 0, [])
     assert says_what_is_in_it(root)
     assert ingest(packs, root)["new"] == 0
-    assert lake.open_lake(root).version > 12
+    assert delta.open_lake(root).version > 12
 
 
 def packed(root):
     """The bytes of each segment that the lake's packs hold for a piece, by what it is."""
-    rows = lake.open_lake(root).read("sources").to_pylist()
+    rows = delta.open_lake(root).read("sources").to_pylist()
     return {
         tuple(row[name] for name in schemas.COPY_KEY): (root / row["pack"]).read_bytes()[
             row["pack_offset"] : row["pack_offset"] + row["size"]
@@ -245,7 +247,7 @@ def test_packs_of_pieces_that_one_ingest_merged_become_one(boxes, tmp_path, monk
     for pack in packs[:4]:
         ingest([pack], root)
     before = packed(root)
-    assert len(lake.open_lake(root).files[schemas.PIECE]) == 1
+    assert len(delta.open_lake(root).files[schemas.PIECE]) == 1
     assert compact.compact(root).packs == 1
     assert packed(root) == before
 
@@ -271,7 +273,7 @@ def test_a_pack_that_is_gone_or_cut_is_left_to_who_asks_for_it(boxes, tmp_path):
     counts = json.loads(done.stdout)
     assert (counts["packs"], counts["packs_damaged"]) == (4, bad)
     assert without_places(content(root)) == without_places(wanted)
-    assert set(bad) < set(lake.open_lake(root).read("sources")["pack"].to_pylist())
+    assert set(bad) < set(delta.open_lake(root).read("sources")["pack"].to_pylist())
     assert compact.compact(root).packs_damaged == bad, "until somebody puts them back"
 
 
@@ -332,7 +334,7 @@ def test_compaction_keeps_the_order_of_many_devices(tmp_path):
     assert compact.compact(root).files == 2
     assert says_what_is_in_it(root)
     assert content(root) == before
-    [path] = lake.open_lake(root).paths(schemas.PIECE)
+    [path] = delta.open_lake(root).paths(schemas.PIECE)
     devices = pq.read_table(path, columns=["device"])["device"].to_pylist()
     assert devices == sorted(devices)
 
@@ -344,7 +346,7 @@ def test_an_ingest_makes_one_file_of_many_small_ones(boxes, tmp_path, monkeypatc
     files = []
     for pack in packs:
         ingest([pack], root, events=True)
-        files.append(len(lake.open_lake(root).files[schemas.PIECE]))
+        files.append(len(delta.open_lake(root).files[schemas.PIECE]))
     assert files == [1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3]
     assert says_what_is_in_it(root)
     assert without_places(content(root)) == without_places(wanted)
@@ -355,12 +357,12 @@ def test_of_middle_sized_files_as_many_become_one_as_can_be_held(boxes, tmp_path
     monkeypatch.setattr(compact, "TIER_FILES", 4)
     root = tmp_path / "lake"
     ingest(packs[:1], root, events=True)
-    (first,) = lake.open_lake(root).files[schemas.PIECE]
+    (first,) = delta.open_lake(root).files[schemas.PIECE]
     monkeypatch.setattr(compact, "SHARE_PIECES", int(3.5 * first.rows))
     files = []
     for pack in packs[1:]:
         ingest([pack], root, events=True)
-        files.append(len(lake.open_lake(root).files[schemas.PIECE]))
+        files.append(len(delta.open_lake(root).files[schemas.PIECE]))
     assert max(files) < 8 < len(packs) - 1
     assert without_places(content(root)) == without_places(wanted)
 
@@ -388,7 +390,7 @@ def test_only_old_files_that_nothing_names_are_removed(boxes, tmp_path):
     assert not any(path.exists() for path in gone)
     assert all(path.exists() for path in young)
     assert content(root) == before
-    names = lake.open_lake(root).read("sources")["pack"].to_pylist()
+    names = delta.open_lake(root).read("sources")["pack"].to_pylist()
     assert names and all((root / name).exists() for name in names)
 
 
@@ -414,7 +416,7 @@ def test_boots_of_which_nothing_comes_are_removed_after_the_days_to_keep(tmp_pat
         assert run("compact", root, "--keep", days).stderr.count("want a number of days") == 1
     completed = run("compact", root, "--keep", "90d", "--json")
     assert json.loads(completed.stdout)["boots_removed"] == 1
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     assert [(row["boot"], row["number"]) for row in state.read("segments").to_pylist()] == [
         (2, 0), (2, 1), (3, 0),
     ]  # fmt: skip
@@ -462,7 +464,7 @@ def test_killed_at_any_point_the_next_runs_give_the_same_tables(
     assert without_places(content(root)) == without_places(wanted)
     table = root / "table"
     there = {str(path) for path in table.glob("kind=*/*")}
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     assert there == {path for kind in schemas.KINDS for path in state.paths(kind)}
     assert not list((root / "plans").iterdir())
 
@@ -519,7 +521,7 @@ def migrated(root, counts, wanted):
     completed = run("migrate", root, "--json")
     assert completed.exit_code == 0, completed.stderr
     assert json.loads(completed.stdout) == counts
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     for table, old_rows in wanted.items():
         rows = state.read_devices() if table == "devices" else state.read(table)
         have, want = (
@@ -579,7 +581,7 @@ def test_a_lake_of_version_4_is_migrated_in_its_place(before, monkeypatch):
     state = migrated(root, {"segments": 88, "imports": 1, "names": 9}, wanted)
     assert state.read("hours").num_rows >= 7, "one at least of each boot of a black box"
     compact.compact(root)
-    assert lake.open_lake(root).read("segments").num_rows == len(wanted["segments"])
+    assert delta.open_lake(root).read("segments").num_rows == len(wanted["segments"])
 
 
 def test_a_migration_of_version_4_gives_way_to_another_writer(before, monkeypatch):
@@ -623,7 +625,7 @@ def test_a_migration_that_is_killed_changes_nothing_or_is_finished(old, monkeypa
     monkeypatch.undo()
     assert migrate.migrate(root).segments == 18
     assert not (root / "manifest.json").exists()
-    assert lake.open_lake(root).read("segments").num_rows == 21
+    assert delta.open_lake(root).read("segments").num_rows == 21
 
 
 def test_what_a_migration_misses_is_named_and_nothing_changes(old):
@@ -653,7 +655,7 @@ def test_a_lake_is_a_function_of_what_came_while_it_is_compacted(boxes, tmp_path
     monkeypatch.setattr(compact, "_foreign_anew", meanwhile)
     compact.compact(root)
     assert without_places(content(root)) == without_places(wanted)
-    assert len(lake.open_lake(root).files["piece"]) > 1
+    assert len(delta.open_lake(root).files["piece"]) > 1
 
 
 def test_names_are_the_latest_that_were_told(tmp_path):
@@ -662,7 +664,7 @@ def test_names_are_the_latest_that_were_told(tmp_path):
     device = fleet.MEMBERS["A"][0].hex()
     for name in ("first", "second", "second", "first"):
         job.ingest([tmp_path], tmp_path / "lake", {device: {"name": name}}, None)
-        assert lake.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == [name]
+        assert delta.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == [name]
         time.sleep(0.002)
     compact.compact(tmp_path / "lake")
-    assert lake.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == ["first"]
+    assert delta.open_lake(tmp_path / "lake").read_devices()["name"].to_pylist() == ["first"]

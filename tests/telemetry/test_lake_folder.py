@@ -5,8 +5,11 @@ import shutil
 
 import pytest
 
-from drupelet_tools.telemetry import commit, import_frames, inputs, job, lake
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.imports import frames
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import commit, delta
 from telemetry import fleet
 from telemetry.command_line import run
 from telemetry.imported_lines import HEAD, MAPPING, line, write
@@ -55,16 +58,16 @@ def test_a_lake_that_lost_its_log_keeps_its_packs(tmp_path):
 
 def test_a_lake_that_another_ingest_makes_meanwhile_is_no_strange_folder(tmp_path, monkeypatch):
     root = tmp_path / "lake"
-    look = lake._strange_folder
+    look = delta._strange_folder
 
     def look_late(looked):
-        monkeypatch.setattr(lake, "_strange_folder", look)
+        monkeypatch.setattr(delta, "_strange_folder", look)
         ingest(boxes(tmp_path / "other", only=("B",)), root)
         return look(looked)
 
-    monkeypatch.setattr(lake, "_strange_folder", look_late)
+    monkeypatch.setattr(delta, "_strange_folder", look_late)
     ingest(boxes(tmp_path / "in"), root)
-    assert lake.open_lake(root).read_devices().num_rows == 2
+    assert delta.open_lake(root).read_devices().num_rows == 2
 
 
 def test_a_first_commit_that_is_not_finished_leaves_no_lake_yet_and_nothing_strange(tmp_path):
@@ -73,9 +76,9 @@ def test_a_first_commit_that_is_not_finished_leaves_no_lake_yet_and_nothing_stra
     log.mkdir(parents=True)
     (log / "00000000000000000000.json#1").write_text("{")
     with pytest.raises(TelemetryError, match="no lake here"):
-        lake.open_lake(root)
+        delta.open_lake(root)
     ingest(boxes(tmp_path / "in"), root)
-    assert lake.open_lake(root).read_devices().num_rows == 1
+    assert delta.open_lake(root).read_devices().num_rows == 1
 
 
 def test_a_pack_that_lies_in_the_lake_itself_is_not_packed_again(tmp_path):
@@ -87,7 +90,7 @@ def test_a_pack_that_lies_in_the_lake_itself_is_not_packed_again(tmp_path):
     data = moved.read_bytes()
     assert ingest(root / "packs", root)["new"] == told["new"]
     assert moved.read_bytes() == data
-    packs = lake.open_lake(root).read("sources")["pack"].to_pylist()
+    packs = delta.open_lake(root).read("sources")["pack"].to_pylist()
     assert packs.count(f"packs/{pack.name}") == told["new"]
     assert len(list((root / "packs").iterdir())) == 2
 
@@ -105,7 +108,7 @@ def test_an_ingest_that_fails_before_its_first_commit_can_be_run_again(tmp_path,
     shutil.rmtree(root / "table" / "_delta_log")  # as if killed while it made the folders
     (root / "plans" / RUN).mkdir()
     assert ingest(tmp_path / "in", root)["new"] > 0
-    assert not lake.open_lake(root).is_empty
+    assert not delta.open_lake(root).is_empty
 
 
 # --- what is given ---
@@ -143,7 +146,7 @@ def test_a_device_of_an_import_takes_no_black_boxes_and_the_other_way_round(tmp_
     same = MAPPING.replace('"x-"', '""')
     [device, *_] = fleet.MEMBERS["A"]
     log, named, root = write(tmp_path, [HEAD, line(0, 1, node=device.hex())], mapping_text=same)
-    import_frames.import_files(log, named, root)
+    frames.import_files(log, named, root)
     before = everything(root)
     told = rf"lake: {device.hex()} is in the lake from an import.*another lake"
     with pytest.raises(TelemetryError, match=told):
@@ -152,5 +155,5 @@ def test_a_device_of_an_import_takes_no_black_boxes_and_the_other_way_round(tmp_
     assert ingest(boxes(tmp_path / "other", only=("B",)), root)["new"] > 0
     ingest(tmp_path / "in", tmp_path / "second")
     with pytest.raises(TelemetryError, match="in the lake from its black boxes"):
-        import_frames.import_files(log, named, tmp_path / "second")
-    assert lake.open_lake(root).imported() == {device.hex()}
+        frames.import_files(log, named, tmp_path / "second")
+    assert delta.open_lake(root).imported() == {device.hex()}

@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from drupelet_tools.telemetry import job, lake, schemas
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.tables import schemas
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet
@@ -15,7 +17,7 @@ DEVICE = b"\1\2\3\4"
 
 def tables(root):
     """All that a reader sees, as sorted rows."""
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     found = {"devices": state.read_devices().to_pylist()}
     for table in schemas.TABLES:
         found[table] = sorted(map(repr, state.read(table).to_pylist()))

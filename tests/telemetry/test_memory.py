@@ -8,7 +8,7 @@ import pyarrow as pa
 HELD = """
 import sys
 sys.argv = ["-"]
-from drupelet_tools.telemetry.memory import give_back
+from drupelet_tools.telemetry.base.memory import give_back
 import numpy as np, pyarrow as pa
 
 def resident_mb():

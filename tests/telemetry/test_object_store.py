@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from drupelet_tools.telemetry import buckets, compact, lake
-from drupelet_tools.telemetry.changes import Inbox
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.place import create, place
+from drupelet_tools.telemetry.analysis import buckets
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.base.place import create, place
+from drupelet_tools.telemetry.files.changes import Inbox
+from drupelet_tools.telemetry.lake import compact, delta
 from repeats import few
 from telemetry import kill_child, s3_server
 from telemetry.bucket_boxes import boxes, bucket, ingest, server, tables_of, upload
@@ -77,7 +78,7 @@ def test_what_partly_fails_counts_once(boxes, bucket, server, fault):
     ingest(packs, root)
     assert ingest(packs, root)["new"] == 0
     assert tables_of(root) == wanted
-    state = lake.open_lake(place(root))
+    state = delta.open_lake(place(root))
     for files in state.files.values():
         assert len({one.path for one in files}) == len(files)
 

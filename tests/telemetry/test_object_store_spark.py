@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.place import place
+from drupelet_tools.telemetry.base.place import place
+from drupelet_tools.telemetry.intake import job
 from telemetry import s3_server
 from telemetry.bucket_boxes import boxes, bucket, ingest, server, tables_of, upload
 

@@ -4,7 +4,10 @@ import random
 
 import pytest
 
-from drupelet_tools.telemetry import choose, inputs, job, lake
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.tables import choose
 from repeats import few
 from telemetry import box_writer as box
 
@@ -33,7 +36,7 @@ def ingest(folder, packs):
     for file, pack in zip(files, packs, strict=True):
         file.write_bytes(pack)
     job.ingest(files, folder / "lake", {}, None)
-    state = lake.open_lake(folder / "lake")
+    state = delta.open_lake(folder / "lake")
     rows, quarantined = state.read("segments").to_pylist(), state.read("quarantine").to_pylist()
     return [
         (
@@ -140,14 +143,14 @@ def test_a_number_far_beyond_its_boot_is_not_believed(tmp_path, number, alone):
     if alone:
         counts = job.ingest([tmp_path / "far.dbx"], tmp_path / "lake", {}, None)
         assert (counts["new"], counts["quarantined"], counts["devices"]) == (1, 0, 1)
-        state = lake.open_lake(tmp_path / "lake")
+        state = delta.open_lake(tmp_path / "lake")
         assert not len(state.read_devices()), "a number that cannot be makes no device"
         assert state.read("quarantine")["reason"].to_pylist() == [choose.REASON_FAR]
     for name, data in enumerate([*segments(), *segments(OTHER)]):
         (tmp_path / f"{name}.dbx").write_bytes(data)
     for _ in range(2):
         job.ingest([tmp_path], tmp_path / "lake", {}, None)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     assert sum(state.read("health")["segments_missing"].to_pylist()) == 0
     assert len(state.read("segments")) == 16
     assert 1 not in state.read("battery")["mv"].to_pylist()
@@ -166,12 +169,12 @@ def test_what_was_far_counts_once_the_numbers_between_are_there(tmp_path, monkey
     for number in (0, 1, 7):
         (tmp_path / f"{number}.dbx").write_bytes(datas[number])
     job.ingest([tmp_path], tmp_path / "lake", {}, None)
-    assert len(lake.open_lake(tmp_path / "lake").read("quarantine")) == 1
+    assert len(delta.open_lake(tmp_path / "lake").read("quarantine")) == 1
     (tmp_path / "7.dbx").unlink()  # it is in the lake: nobody has to bring it again
     for number in (4, 5):
         (tmp_path / f"{number}.dbx").write_bytes(datas[number])
     job.ingest([tmp_path], tmp_path / "lake", {}, None)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     assert state.read("segments")["number"].to_pylist() == [0, 1, 4, 5, 7]
     assert state.read("health")["segments_missing"].to_pylist() == [3]
     assert not len(state.read("quarantine"))

@@ -8,22 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from drupelet_tools.telemetry import (
-    buckets,
-    codes,
-    commit,
-    comparison,
-    job,
-    lake,
-    report,
-    slices,
-)
-from drupelet_tools.telemetry.analyses_groups import Period
-from drupelet_tools.telemetry.analyses_plan import FleetPlan
-from drupelet_tools.telemetry.hour_bins import HOUR_MS
-from drupelet_tools.telemetry.lake_view import DevicesView
-from drupelet_tools.telemetry.period import PeriodView, read_hours
-from drupelet_tools.telemetry.report_figures import build
+from drupelet_tools.telemetry.analysis import buckets, comparison, slices
+from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan
+from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.lake_view import DevicesView
+from drupelet_tools.telemetry.analysis.period import PeriodView, read_hours
+from drupelet_tools.telemetry.analysis.report_figures import build
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.page import report
+from drupelet_tools.telemetry.tables.hour_bins import HOUR_MS
 from repeats import few
 from telemetry import box_writer as box
 from telemetry.segment_log import spoil
@@ -70,7 +65,7 @@ def lake_with(folder, logs):
         for own in (WELL, PUMP)
     }
     job.ingest([inbox], folder / "lake", names, None)
-    return lake.open_lake(folder / "lake")
+    return delta.open_lake(folder / "lake")
 
 
 def compared(state, now_ms, days=7.0):
@@ -153,7 +148,7 @@ def test_a_message_counts_where_it_was_created_even_if_it_came_later(tmp_path):
 
 
 def test_a_boot_that_goes_on_has_no_second_reset(fortnight):
-    state = lake.open_lake(fortnight.root)
+    state = delta.open_lake(fortnight.root)
     end_ms = START_MS + 14 * DAY_MS
     periods = Period(end_ms - 7 * DAY_MS, end_ms), Period(START_MS, end_ms)
     second, whole = (

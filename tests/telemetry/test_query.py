@@ -7,9 +7,12 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_tools.telemetry import commit, job, lake, query_output, sql
-from drupelet_tools.telemetry.command import app
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.commands.telemetry import app
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import commit, delta
+from drupelet_tools.telemetry.spark import sql
+from drupelet_tools.telemetry.text import query_output
 from telemetry import fleet, fleet_rows
 
 
@@ -18,7 +21,7 @@ def state(tmp_path_factory):
     folder = tmp_path_factory.mktemp("query")
     fleet.write(folder, only=["A"])
     job.ingest([folder], folder / "lake", fleet.names(), None)
-    return lake.open_lake(folder / "lake")
+    return delta.open_lake(folder / "lake")
 
 
 def test_what_writes_is_refused_wherever_it_stands(spark, state, tmp_path):
@@ -109,9 +112,9 @@ def test_a_query_of_one_device_reads_no_other(spark, tmp_path):
     fleet.write(tmp_path, only=["A", "B"])
     names = fleet.names()
     job.ingest([tmp_path], tmp_path / "lake", names, None)
-    state = lake.open_lake(tmp_path / "lake")
+    state = delta.open_lake(tmp_path / "lake")
     commit.append(state.root, {"health": [fleet_rows.health("0badcafe")]}, "one more")
-    state = lake.open_lake(state.root)
+    state = delta.open_lake(state.root)
     ids = dict(zip(*state.read_devices().select(["name", "device"]).to_pydict().values(),
                    strict=True))  # fmt: skip
     tables = ("devices", "segments", "health", "days", "messages", sql.PIECES)

@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_tools.telemetry import (
-    cells,
-    command,
-    figures,
-    lake,
-    report,
-    session,
-)
-from drupelet_tools.telemetry.analyses_plan import battery_plan
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.analysis import figures
+from drupelet_tools.telemetry.analysis.fleet_file import battery_plan
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.commands import telemetry
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.page import report
+from drupelet_tools.telemetry.spark import session
+from drupelet_tools.telemetry.text import cells
 from telemetry import fleet, fleet_rows
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "path", "rect", "line", "circle"}
@@ -96,7 +94,7 @@ def test_tables_carry_every_figure_without_scripts(page):
 
 
 def test_bytes_by_hand(root):
-    found = figures.figures(lake.open_lake(root), fleet.results())
+    found = figures.figures(delta.open_lake(root), fleet.results())
     one = {name: row for row in found["devices"] for name in [row["name"]]}
     per_round = fleet.ROUND_BYTES
     b = one["B"]
@@ -116,7 +114,7 @@ def test_bytes_by_hand(root):
 
 
 def test_charge_by_hand(root):
-    found = figures.figures(lake.open_lake(root))
+    found = figures.figures(delta.open_lake(root))
     for row in found["devices"]:
         spent = fleet.events_of(row["name"]).ms
         assert row["state_ms"] == spent
@@ -132,7 +130,7 @@ def test_charge_by_hand(root):
 
 
 def test_results_by_name_or_by_id_and_without(root):
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     by_id = {fleet.MEMBERS["A"][0].hex(): {"expected": 9, "delivered": 8}}
     rows = {row["name"]: row for row in figures.figures(state, by_id)["devices"]}
     assert (rows["A"]["expected"], rows["A"]["delivered"]) == (9, 8)
@@ -141,7 +139,7 @@ def test_results_by_name_or_by_id_and_without(root):
 
 
 def test_names_cannot_break_out_of_the_page(root):
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     for facts in state.names.values():
         facts["name"] = "</script><b>&x"
         facts["carriers"] = "<i>"
@@ -164,7 +162,7 @@ def odd(value):
 
 def test_no_text_in_the_figures_is_html(root):
     plan = battery_plan("18650")
-    found = odd(figures.figures(lake.open_lake(root), None, plan))
+    found = odd(figures.figures(delta.open_lake(root), None, plan))
     assert found["attention"] and found["batteries"] and found["tables"]
     html = re.sub(r"<script.*?</script>", "", report.render(found), flags=re.S)
     assert "<x" not in html and html.count("&lt;x") > 50
@@ -176,7 +174,7 @@ def test_no_text_in_the_figures_is_html(root):
 
 def test_the_sections_are_written_without_html():
     folder = Path(report.__file__).parent
-    for path in [*folder.glob("sections*.py"), folder / "cells.py", folder / "report.py"]:
+    for path in [*folder.glob("sections*.py"), Path(cells.__file__), folder / "report.py"]:
         assert not re.findall(r"""["'][^"'\n]*</?[a-z]+[ >]""", path.read_text("utf-8")), path.name
 
 
@@ -190,7 +188,7 @@ def test_three_digits(value, text):
 
 
 def run(*arguments):
-    return CliRunner().invoke(command.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(telemetry.app, [str(argument) for argument in arguments])
 
 
 def test_csv_holds_a_line_per_device_and_no_formula(root, tmp_path):
@@ -198,7 +196,7 @@ def test_csv_holds_a_line_per_device_and_no_formula(root, tmp_path):
     assert done.exit_code == 0, done.stderr
     lines = list(csv.DictReader((tmp_path / "r.csv").read_text("utf-8").splitlines()))
     assert [line["name"] for line in lines] == sorted(fleet.MEMBERS)
-    found = figures.figures(lake.open_lake(root))["devices"]
+    found = figures.figures(delta.open_lake(root))["devices"]
     for line, row in zip(lines, found, strict=True):
         assert float(line["bytes_per_message"]) == row["bytes_per_message"]
         assert float(line["latency.p50_ms"]) == row["latency"]["p50_ms"]
@@ -209,7 +207,7 @@ def test_csv_holds_a_line_per_device_and_no_formula(root, tmp_path):
 
 
 def test_two_devices_of_one_name_are_told_apart(root):
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     for facts in state.names.values():
         facts["name"] = "twin"
     found = figures.figures(state)
@@ -250,7 +248,7 @@ def test_every_error_of_the_command_is_one_line(root, tmp_path):
     empty.mkdir()
     bad.write_text("{", "utf-8")
     file.write_text("x", "utf-8")
-    state = lake.create_lake(tmp_path / "nothing")
+    state = delta.create_lake(tmp_path / "nothing")
     (tmp_path / "boxes").mkdir()
     fleet.write(tmp_path / "boxes")
     cases = [

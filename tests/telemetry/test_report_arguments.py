@@ -6,8 +6,12 @@ import re
 
 import pytest
 
-from drupelet_tools.telemetry import figures, inputs, job, lake, report
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.analysis import figures
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import delta
+from drupelet_tools.telemetry.page import report
 from telemetry import fleet, fleet_rows
 from telemetry.command_line import run
 
@@ -132,7 +136,7 @@ def test_devices_of_the_fleet_file_that_are_not_there_are_told(root, tmp_path):
 
 
 def test_no_name_ends_a_script_or_keeps_it_from_ending(root):
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     for facts in state.names.values():
         facts["name"] = "<!--<script>\ud800"
     html = report.render(figures.figures(state))
@@ -147,7 +151,7 @@ def test_no_name_ends_a_script_or_keeps_it_from_ending(root):
 @pytest.mark.parametrize("carriers", ["", "MQTT", " Mqtt , serial"])
 def test_charge_is_by_the_carriers_that_a_board_has(root, carriers):
     """Those that were told, in any case of letters; else those on which it counted traffic."""
-    state = lake.open_lake(root)
+    state = delta.open_lake(root)
     wanted = {row["name"]: row for row in figures.figures(state)["devices"]}
     (b,) = (facts for facts in state.names.values() if facts["name"] == "B")
     b["carriers"] = carriers

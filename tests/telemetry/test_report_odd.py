@@ -2,8 +2,10 @@
 
 import pytest
 
-from drupelet_tools.telemetry import codes, job, report
-from drupelet_tools.telemetry.analyses_plan import battery_plan
+from drupelet_tools.telemetry.analysis.fleet_file import battery_plan
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.page import report
 from telemetry import box_writer as box
 
 A, B = bytes.fromhex("a0000001"), bytes.fromhex("b0000002")

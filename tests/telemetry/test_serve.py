@@ -17,24 +17,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from drupelet_tools.telemetry import (
-    codes,
-    command_serve,
-    compact,
-    fleet_page,
-    fleet_watch,
-    job,
-    lake,
-    newest_bins,
-    sql,
-)
-from drupelet_tools.telemetry.analyses_plan import FleetPlan
-from drupelet_tools.telemetry.attention import SEVERITIES
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.fleet_watch import FleetWatch
-from drupelet_tools.telemetry.hour_bins import HOUR_MS
-from drupelet_tools.telemetry.newest_bins import NewestBins
-from drupelet_tools.telemetry.schemas import HOUR_SUMS, STATE_COLUMNS
+from drupelet_tools.telemetry.analysis.attention import SEVERITIES
+from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.commands import serve
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake import compact, delta
+from drupelet_tools.telemetry.monitor import fleet_page, fleet_watch, newest_bins
+from drupelet_tools.telemetry.monitor.fleet_watch import FleetWatch
+from drupelet_tools.telemetry.monitor.newest_bins import NewestBins
+from drupelet_tools.telemetry.spark import sql
+from drupelet_tools.telemetry.tables.hour_bins import HOUR_MS
+from drupelet_tools.telemetry.tables.schemas import HOUR_SUMS, STATE_COLUMNS
 from repeats import few
 from telemetry import box_writer as box
 from telemetry import fleet_rows
@@ -81,7 +76,7 @@ def ingest(root, datas, names=None):
     for at, data in enumerate(datas):
         (inbox / f"{at:04}.dbx").write_bytes(data)
     job.ingest([inbox], root / "lake", names or {}, None)
-    return lake.open_lake(root / "lake")
+    return delta.open_lake(root / "lake")
 
 
 @pytest.fixture(scope="module")
@@ -196,16 +191,16 @@ def test_bins_brought_up_to_date_are_as_those_of_the_whole_lake(tmp_path, seed):
         assert kept_sums == expected(state)
         if low // step == 3:
             compact.compact(tmp_path / "lake")
-            kept.update(lake.open_lake(tmp_path / "lake"))
+            kept.update(delta.open_lake(tmp_path / "lake"))
             assert kept.devices() == anew.devices()
 
 
 def test_the_newest_hour_battery_memory_and_end_of_the_log(fleet):
     bins = NewestBins()
-    bins.update(lake.open_lake(fleet / "lake"))
+    bins.update(delta.open_lake(fleet / "lake"))
     pump = bins.devices()[PUMP.hex()]
     hours = [
-        row for row in lake.open_lake(fleet / "lake").read("hours").to_pylist()
+        row for row in delta.open_lake(fleet / "lake").read("hours").to_pylist()
         if row["device"] == PUMP.hex() and row["boot"] == 2
     ]  # fmt: skip
     newest = hours[-2]  # the last one is not whole
@@ -234,7 +229,7 @@ def test_an_update_reads_the_newest_boot_and_not_the_history(tmp_path, monkeypat
         return table
 
     monkeypatch.setattr(newest_bins, "read_files", counted)
-    monkeypatch.setattr(lake, "read_files", counted)
+    monkeypatch.setattr(delta, "read_files", counted)
     kept.update(state)
     of_all = [count for count, columns in rows if columns > 2]
     # Of boots 29 and 30, out of 30.
@@ -253,7 +248,7 @@ def test_boots_that_compaction_removes_are_in_no_sum(tmp_path):
     before = kept.devices()[PUMP.hex()]
     old = state.key_columns(["device", "boot"]).slice(0, 1)
     compact._rewrite(state, old, None)
-    kept.update(lake.open_lake(tmp_path / "lake"))
+    kept.update(delta.open_lake(tmp_path / "lake"))
     after = kept.devices()[PUMP.hex()]
     assert after.sums["boots"] == before.sums["boots"] - 1
     assert after.sums["messages_created"] < before.sums["messages_created"]
@@ -265,7 +260,7 @@ def test_boots_that_compaction_removes_are_in_no_sum(tmp_path):
 def test_imported_devices_have_figures_too(tmp_path):
     fleet_rows.large_lake(tmp_path / "lake", 5)
     bins = NewestBins()
-    bins.update(lake.open_lake(tmp_path / "lake"))
+    bins.update(delta.open_lake(tmp_path / "lake"))
     first = bins.devices()["d0000000"]
     assert first.sums["messages_delivered"] == 400 and first.sums["resets"] == 1
     assert set(first.carrier_bytes) == {("mqtt", "sent"), ("mqtt", "received")}
@@ -346,7 +341,7 @@ def test_silence_comes_with_time_and_without_reading(fleet, monkeypatch):
         rows = json.loads(run("alerts", fleet / "lake", "--json", "--now", now.isoformat()).stdout)
         silent_devices[now] = sum(row["kind"] == "silent" for row in rows["attention"])
     monkeypatch.setattr(newest_bins, "read_files", None)
-    monkeypatch.setattr(lake, "read_files", None)
+    monkeypatch.setattr(delta, "read_files", None)
     for now, silent in silent_devices.items():
         values = metrics(fleet_page.render(snapshot, now.timestamp() * 1000))
         assert values["drupelet_fleet_silent_devices"] == silent
@@ -400,7 +395,7 @@ def test_a_scrape_reads_the_lake_only_after_a_commit_and_the_next_one_shows_it(t
 
 
 def test_an_empty_lake_is_served(tmp_path):
-    lake.create_lake(tmp_path / "lake")
+    delta.create_lake(tmp_path / "lake")
     text = run("serve", tmp_path / "lake", "--once").stdout
     assert metrics(text)["drupelet_fleet_devices"] == 0 and complaints_of(text) == ""
 
@@ -454,7 +449,7 @@ def test_errors_are_one_line(fleet, served, tmp_path):
     strange = tmp_path / "strange"
     shutil.copytree(fleet / "lake", strange)
     log = strange / "table/_delta_log/00000000000000000000.json"
-    log.write_text(log.read_text().replace(lake.DESCRIPTION, lake.DESCRIPTION_BEFORE))
+    log.write_text(log.read_text().replace(delta.DESCRIPTION, delta.DESCRIPTION_BEFORE))
     port = served.target.rpartition(":")[2]
     for words, status, line in (
         ((tmp_path / "none",), 1, "no lake here; make one with"),
@@ -487,7 +482,7 @@ def test_the_textfile_is_written_once_or_again_and_again(fleet, tmp_path, monkey
 
     # Only the module's own clock: other threads of this process sleep, too.
     clock = SimpleNamespace(time=time.time, sleep=turn)
-    monkeypatch.setattr(command_serve, "time", clock)
+    monkeypatch.setattr(serve, "time", clock)
     done = run("serve", fleet / "lake", "--textfile", page)
     assert (done.exit_code, turns) == (130, [True, True, True])
 
@@ -496,7 +491,7 @@ def test_the_textfile_is_written_once_or_again_and_again(fleet, tmp_path, monkey
 
 
 def test_values_agree_with_a_query_of_the_lake(spark, fleet):
-    state = lake.open_lake(fleet / "lake")
+    state = delta.open_lake(fleet / "lake")
     text = run("serve", fleet / "lake", "--once").stdout
     values = metrics(text)
 
@@ -627,7 +622,7 @@ def test_every_block_of_the_section_runs(fleet, prometheus, tmp_path):
     assert "drupelet_fleet_devices 2" in scraped(running.url)
     running.stop()
     config, rules = (text for kind, text in blocks() if kind == "yaml")
-    assert f"127.0.0.1:{command_serve.PORT}" in config
+    assert f"127.0.0.1:{serve.PORT}" in config
     for name, text in (("config", config), ("rules", rules)):
         (tmp_path / name).write_text(text)
         program = shutil.which("promtool") or "/usr/bin/promtool"

@@ -14,9 +14,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from drupelet.base.errors import DrupeletError
-from drupelet_tools.telemetry import changes, choose, inputs, source, stream_offset
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.schemas import TABLES
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.files import changes, inputs, stream_offset
+from drupelet_tools.telemetry.spark import source
+from drupelet_tools.telemetry.tables import choose
+from drupelet_tools.telemetry.tables.schemas import TABLES
 from telemetry import box_writer as box
 from telemetry import fleet
 from telemetry.segment_log import events_of, log_of, spoil

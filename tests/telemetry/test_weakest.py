@@ -1,6 +1,6 @@
 """Which batteries end first, and the steps that they are counted in."""
 
-from drupelet_tools.telemetry import weakest
+from drupelet_tools.telemetry.analysis import weakest
 
 
 def device(name, left=None, life=None):

@@ -6,8 +6,8 @@ import pytest
 
 from drupelet.base import events as recorded
 from drupelet.telemetry.black_box import BlackBox
-from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.summary import summarise
+from drupelet_tools.telemetry.blackbox import codes
+from drupelet_tools.telemetry.tables.summary import summarise
 from telemetry.segment_log import damages_of, log_of, times
 
 WALL = 1_795_000_000_000

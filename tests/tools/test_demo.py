@@ -18,6 +18,7 @@ import pytest
 from drupelet_host.home import config
 from drupelet_host.keys import overview
 from drupelet_tools.demo import keys, plan
+from repeats import few
 
 COMMAND = [sys.executable, "-m", "drupelet_host", "demo"]
 # What the demo may take on two cores, and the slack of a machine that does other things too.
@@ -282,10 +283,15 @@ def interrupted(out: Path, moment: str, at_least: int) -> bool:
     return took_s < limit_s
 
 
-def test_ctrl_c_leaves_nothing_behind_and_the_folder_usable(tmp_path: Path) -> None:
+# The broker is up and boards are not; Spark is on its way up beside all; all boards are up.
+MOMENTS = (("MQTT broker at", 2), ("stick was at host", 8), ("are up", 7))
+
+
+@pytest.mark.parametrize(("moment", "at_least"), few(2, MOMENTS))
+def test_ctrl_c_leaves_nothing_behind_and_the_folder_usable(
+    moment: str, at_least: int, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    # The broker is up and boards are not; all are; Spark is on its way up besides.
-    for moment, at_least in (("MQTT broker at", 2), ("are up", 7), ("stick was at host", 8)):
-        # The machine may have been free when it was measured, and busy then.
-        assert any(interrupted(out, moment, at_least) for _ in range(TRIES)), moment
+    # The machine may have been free when it was measured, and busy then.
+    assert any(interrupted(out, moment, at_least) for _ in range(TRIES)), moment
     assert plan.prepare(out).out == out.resolve()

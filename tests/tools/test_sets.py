@@ -24,7 +24,7 @@ from drupelet_tools.flash.command import app
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.sets import Choice, build_set, count_lines, measure, resolve, texts
 from drupelet_tools.flash.shake import shake
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 SMALL_HEAP = 136 * 1024
 READINGS = 6

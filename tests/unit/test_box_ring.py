@@ -21,7 +21,7 @@ from drupelet.store.flash_store import FlashStore
 from drupelet.store.spool import PART_HEAD_SIZE
 from drupelet.telemetry.black_box import BlackBox
 from drupelet.telemetry.sleep import rest_into, wake_from
-from drupelet_tools.telemetry import inputs
+from drupelet_tools.telemetry.files import inputs
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
 STAMP = bytes(8)

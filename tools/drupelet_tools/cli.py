@@ -11,7 +11,7 @@ from drupelet_tools.demo.command import demo
 from drupelet_tools.flash.command import app as flash
 from drupelet_tools.sim.command import app as sim
 from drupelet_tools.sim.simulate_command import simulate
-from drupelet_tools.telemetry.command import app as telemetry
+from drupelet_tools.telemetry.commands.telemetry import app as telemetry
 
 
 def register(app: typer.Typer) -> None:

@@ -108,7 +108,7 @@ def ram(
 
 @app.command(
     help=explain(
-        "The rooms of core, host and carriers, and how deep the core's imports go.",
+        "The rooms of core, host, carriers and telemetry, and how deep the core's imports go.",
         (*ROOMS, *(column for column in HOST_ROOMS if column not in ROOMS)),
     )
 )
@@ -117,14 +117,15 @@ def rooms(as_json: AsJson = False) -> None:
     from drupelet_tools.bench import rooms as table
     from drupelet_tools.bench.table import Table, show
 
-    rows, host, carriers = table.rows(), table.rows_of(table.HOST), table.rows_of(table.CARRIERS)
+    rows = table.rows()
     title = f"Rooms of the core; the longest chain of imports has {table.floors()} floors"
+    houses = {"host": table.HOST, "carriers": table.CARRIERS, "telemetry": table.TELEMETRY}
+    others = {name: table.rows_of(house) for name, house in houses.items()}
     tables = [
         Table(title, ROOMS, rows),
-        Table("Rooms of the host", HOST_ROOMS, host),
-        Table("Rooms of the carriers", HOST_ROOMS, carriers),
+        *(Table(f"Rooms of {name}", HOST_ROOMS, rooms) for name, rooms in others.items()),
     ]
-    show(tables, rows, as_json, {"host": host, "carriers": carriers})
+    show(tables, rows, as_json, others)
 
 
 @app.command(help=explain("Images of firmware sets on emulated boards, as they run.", BOARD))

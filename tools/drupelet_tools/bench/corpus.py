@@ -25,7 +25,7 @@ from drupelet.base.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

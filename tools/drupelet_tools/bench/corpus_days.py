@@ -23,7 +23,7 @@ from drupelet.base.limits import (
     EVENTS_PER_BLOCK,
 )
 from drupelet_tools.bench.corpus import GROUP, LENGTH_SIZE, Bytes, Ints, group_tag, message_id
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 DAY_MS = 86_400_000
 START_MS = 1_780_272_000_000  # 2026-06-01, 00:00 UTC

@@ -19,7 +19,7 @@ import numpy as np
 from drupelet.base.limits import BLOCK_SIZE, BOX_BLOCKS_MAX, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
 from drupelet_tools.bench.corpus import Anchor, Boot, fleet, segments_of
 from drupelet_tools.bench.errors import BenchError
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 LENGTH_SIZE = 4
 FLIPPED = 0.01  # of the blocks

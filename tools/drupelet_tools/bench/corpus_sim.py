@@ -27,7 +27,7 @@ from drupelet_tools.sim.device import Duty, SimNode
 from drupelet_tools.sim.run import Run, attempt
 from drupelet_tools.sim.world import End, World
 from drupelet_tools.sim.yearly import yearly_plan
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.blackbox import codes
 
 # Up to here a corpus is the simulator's: each of its boards' days comes some dozens of times.
 EVENTS_MAX = 4_000_000

@@ -31,7 +31,7 @@ RUN_TIMEOUT_S = 4 * 3600
 _BY_SIZE = (INGEST, REPORT)  # work that is done for each device-day
 _COMMAND = "from drupelet_host.cli.app import main; main()"
 _INGEST = (
-    "import sys; from pathlib import Path; from drupelet_tools.telemetry import job;"
+    "import sys; from pathlib import Path; from drupelet_tools.telemetry.intake import job;"
     " job.ingest([Path(sys.argv[1])], Path(sys.argv[2]), {}, None)"
 )
 

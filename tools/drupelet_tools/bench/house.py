@@ -36,7 +36,7 @@ class House:
 
     def room_of(self, module: str) -> str:
         """The room of a module; "" of the package itself."""
-        return module.split(".")[1] if "." in module else ""
+        return module.removeprefix(self.package).lstrip(".").partition(".")[0]
 
     def imports(self, late: bool | None = None, types: bool = True) -> dict[str, set[str]]:
         """Module -> modules of the package that it imports.

@@ -24,12 +24,14 @@ import pyarrow.parquet as pq
 
 from drupelet.base.limits import BLOCK_SIZE
 from drupelet_tools.bench import process_tree
-from drupelet_tools.telemetry import decode, inputs
-from drupelet_tools.telemetry.decode import BLOCK_REASONS
-from drupelet_tools.telemetry.lake import open_lake
-from drupelet_tools.telemetry.piece_file import TABLE
-from drupelet_tools.telemetry.plan import NOTHING, make_plan
-from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
+from drupelet_tools.telemetry.blackbox import decode
+from drupelet_tools.telemetry.blackbox.decode import BLOCK_REASONS
+from drupelet_tools.telemetry.files import inputs
+from drupelet_tools.telemetry.intake.plan import NOTHING, make_plan
+from drupelet_tools.telemetry.lake.delta import open_lake
+from drupelet_tools.telemetry.lake.group_columns import GroupColumns
+from drupelet_tools.telemetry.lake.piece_file import TABLE
+from drupelet_tools.telemetry.lake.worker import Files, read_chunks
 
 SUMMARIES = ("segments", "state_time", "traffic", "messages", "battery", "health")
 Digest = dict[str, list[int]]
@@ -57,13 +59,14 @@ def _nothing() -> None:
 
 
 def _numpy(corpus: Path, out: Path, events: bool = False) -> Run:
-    from drupelet_tools.telemetry import job
+    from drupelet_tools.telemetry.intake import job
 
     return lambda: job.ingest([corpus], out, {}, None, events), _nothing
 
 
 def _spark(corpus: Path, out: Path, events: bool = False) -> Run:
-    from drupelet_tools.telemetry import job, session
+    from drupelet_tools.telemetry.intake import job
+    from drupelet_tools.telemetry.spark import session
 
     running = session.start_early()
     spark = running.wait()
@@ -90,7 +93,7 @@ def columns(corpus: Path) -> pa.Table:
     )
     pieces = []
     for group in plan.groups:
-        plain = Plain(group)
+        plain = GroupColumns(group)
         devices = pc.index_in(group["device"], value_set=device_ids).to_numpy()
         files = Files()
         for rows, chunk in read_chunks(plain, files):

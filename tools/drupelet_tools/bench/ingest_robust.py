@@ -25,8 +25,9 @@ from drupelet_tools.bench import process_tree
 from drupelet_tools.bench.columns import Row
 from drupelet_tools.bench.corpus_files import Corpus, write
 from drupelet_tools.bench.lake_content import content
-from drupelet_tools.telemetry import job, session
-from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ def _row(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
 def _kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random) -> int:
     """Kill an ingest KILLS times somewhere on its way, then let one run to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drupelet_tools.telemetry.job"])
+    context.set_forkserver_preload(["drupelet_tools.telemetry.intake.job"])
     killed = 0
     for _ in range(KILLS * 3):
         if killed == KILLS:

@@ -26,12 +26,12 @@ from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.ingest_claims import CLAIMS
 from drupelet_tools.bench.lake_content import content
 from drupelet_tools.bench.table import Table
-from drupelet_tools.telemetry import job
-from drupelet_tools.telemetry.compact import compact, packs_named
-from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import open_lake
-from drupelet_tools.telemetry.piece_file import TABLE
-from drupelet_tools.telemetry.schemas import INNER_TABLES, PIECE, TABLES
+from drupelet_tools.telemetry.base.errors import TelemetryError
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.lake.compact import compact, packs_named
+from drupelet_tools.telemetry.lake.delta import open_lake
+from drupelet_tools.telemetry.lake.piece_file import TABLE
+from drupelet_tools.telemetry.tables.schemas import INNER_TABLES, PIECE, TABLES
 
 DAYS, DEVICES = 400, 20
 TEN = 10

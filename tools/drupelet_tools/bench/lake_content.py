@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from drupelet_tools.telemetry.lake import open_lake
-from drupelet_tools.telemetry.schemas import INNER_TABLES, TABLES
+from drupelet_tools.telemetry.lake.delta import open_lake
+from drupelet_tools.telemetry.tables.schemas import INNER_TABLES, TABLES
 
 
 def content(root: Path, without: Collection[str] = ()) -> dict[str, pa.Table]:

@@ -14,8 +14,9 @@ from drupelet_tools.demo.pico import PicoMember
 from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, PICO, DemoError, Folders
 from drupelet_tools.demo.rows import Rows
 from drupelet_tools.demo.world import World
-from drupelet_tools.telemetry import job, report
-from drupelet_tools.telemetry.session import Session, start_early
+from drupelet_tools.telemetry.intake import job
+from drupelet_tools.telemetry.page import report
+from drupelet_tools.telemetry.spark.session import Session, start_early
 
 # Boards need a moment of calm before the JVM takes a core.
 SPARK_AFTER_READINGS = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 YES_NO, NUMBER, TEXT = "yes or no", "number", "text"
 BOARDS = ("rp2", "esp32", "stm32", "nrf")
 
-_TABLES = Path(__file__).parents[1] / "telemetry" / "boards"
+_TABLES = Path(__file__).parents[1] / "telemetry" / "energy" / "boards"
 # The energy tables that say what a kind of board draws; there is none of an STM32.
 _TABLE_OF = {"rp2": "rp2040", "esp32": "esp32", "nrf": "nrf52840-sx1262"}
 _DEEP_SLEEP, _IDLE = 0, 2  # states of those tables

@@ -63,7 +63,7 @@ def _table(rows: Sequence[Answer]) -> str:
 
 def _picture(rows: Sequence[Answer], column: str, title: str) -> str:
     # Spark's report draws with the same hands.
-    from drupelet_tools.telemetry.charts import COLOURS, picture
+    from drupelet_tools.telemetry.page.charts import COLOURS, picture
 
     data: list[dict[str, Any]] = [as_dict(row) for row in rows]
     chart = (

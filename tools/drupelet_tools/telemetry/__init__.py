@@ -1,7 +1,10 @@
 """From raw black boxes to tables and a report (docs/telemetry.md).
 
-`decode`, `summary`, `energy`, `lake`, `figures`, `charts` and `report` import no Spark;
-`session`, `job` and `command` do.
+The rooms, from the bottom up: `blackbox` checks a log's bytes, `tables` adds them up, `lake`
+keeps the sums, `intake` brings them there; `analysis` answers an owner's questions, `page`,
+`monitor` and `commands` show the answers. `energy`, `calibration` and `forecast` say what things
+take. `spark` is what needs a Spark session. tools/drupelet_tools/bench/rooms.py says who may
+import whom.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ def ingest(
     of names.json. events: also write the table of single events. Returns what was ingested, by
     kind, as `drupelet telemetry ingest --json` prints it. Raises TelemetryError (errors.py).
     """
-    from drupelet_tools.telemetry import job
-    from drupelet_tools.telemetry.place import place
+    from drupelet_tools.telemetry.base.place import place
+    from drupelet_tools.telemetry.intake import job
 
     paths = [place(each) for each in inputs]
     return job.ingest(paths, place(lake), dict(names or {}), spark, events)
@@ -72,8 +75,8 @@ def follow(
     """
     import threading
 
-    from drupelet_tools.telemetry import following
-    from drupelet_tools.telemetry.place import place
+    from drupelet_tools.telemetry.base.place import place
+    from drupelet_tools.telemetry.intake import following
 
     follower = following.Follower(
         [place(each) for each in inputs],

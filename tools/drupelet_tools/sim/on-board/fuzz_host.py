@@ -30,8 +30,8 @@ from drupelet_host.remote.log_bytes import (
 )
 from drupelet_host.remote.log_bytes import Message as LogMessage
 from drupelet_host.remote.store_service import ADD, FETCH, GET, UPDATE, StoreService, frames_of
-from drupelet_tools.telemetry.decode import read_header
-from drupelet_tools.telemetry.summary import read, summarise
+from drupelet_tools.telemetry.blackbox.decode import read_header
+from drupelet_tools.telemetry.tables.summary import read, summarise
 
 PROFILE_BSP_0 = 5
 # Segments that are decoded together, as in a job.

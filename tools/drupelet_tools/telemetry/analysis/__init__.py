@@ -1,0 +1,1 @@
+"""What the owner of a fleet asks of its lake: plain data, no pages."""

@@ -1,0 +1,1 @@
+"""A black box's bytes to checked blocks of events (docs/spec/flash.md)."""

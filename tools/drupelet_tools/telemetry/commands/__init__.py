@@ -1,0 +1,1 @@
+"""`drupelet telemetry` and its commands: options, one line per error, exit codes."""

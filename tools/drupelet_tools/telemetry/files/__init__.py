@@ -1,0 +1,1 @@
+"""What is given to an ingest, and what of it changed."""

@@ -1,0 +1,1 @@
+"""Battery life before a deployment, and the model beside published figures."""

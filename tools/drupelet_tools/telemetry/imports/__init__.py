@@ -1,0 +1,1 @@
+"""Other systems' logs into a lake, by mappings."""

@@ -1,0 +1,1 @@
+"""Black boxes into a lake: once, or as they come."""

@@ -1,0 +1,1 @@
+"""A fleet's newest figures for programs that ask again and again."""

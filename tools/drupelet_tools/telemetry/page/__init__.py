@@ -1,0 +1,1 @@
+"""The report as pages of HTML: sections, tables, charts and maps."""

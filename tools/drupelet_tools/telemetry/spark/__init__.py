@@ -1,0 +1,1 @@
+"""What needs a Spark session: its start, the data source, SQL. Nothing else imports Spark."""

@@ -1,0 +1,1 @@
+"""Blocks to the rows of the lake's tables; functions of the set of segments alone."""

@@ -1,0 +1,1 @@
+"""How figures, times and rows of tables read as text."""
