@@ -325,7 +325,7 @@ def ingest(
         bool, typer.Option("--robust", help="Also: killed at random, and on a cluster.")
     ] = False,
     repeats: Annotated[
-        int, typer.Option(min=1, max=20, help="Runs of each up to 64 M events; the least counts.")
+        int, typer.Option(min=1, max=20, help="Runs of each; the least counts.")
     ] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the corpus.")] = 1,
     as_json: AsJson = False,

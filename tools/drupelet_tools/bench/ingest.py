@@ -31,7 +31,6 @@ PEAKS = ("peak_mb", "jvm_mb")
 # Sizes beside the side-by-side one's, in times of it: 8 M and 256 M events beside 32 M.
 GROW = (0.25, 8)
 RUN_TIMEOUT_S = 3_600
-REPEATED_EVENTS_MAX = 64_000_000
 EXPORT_EVENTS_MAX = 8_000_000
 BYTES_PER_EVENT = 13
 # A lake, a corpus and what the others write.
@@ -99,9 +98,7 @@ def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterato
 
 def _scaled(root: Path, events: int, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
     corpus, counts = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
-    # A long run evens out by itself what a short one may catch.
-    repeats = plan.repeats if events <= REPEATED_EVENTS_MAX else 1
-    rows, _ = _best(root, [Job("scale", "spark", corpus, counts)], repeats, say)
+    rows, _ = _best(root, [Job("scale", "spark", corpus, counts)], plan.repeats, say)
     shutil.rmtree(corpus)
     yield from rows
 
