@@ -72,8 +72,6 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="drupelet-bench-ingest-") as folder:
         root = Path(folder)
         yield from _side_by_side(root, plan, say)
-        for events in sorted(plan.scale):
-            yield from _scaled(root, events, plan, say)
         if plan.small:
             yield from _small_files(root, plan, say)
         if plan.export:
@@ -81,26 +79,26 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
-    corpus, counts = _corpus(root, Corpus(plan.events, DEVICES, PACKS, seed=plan.seed), say)
-    jobs = [Job("tables", engine, corpus, counts) for engine in plan.engines]
+    """All engines over one corpus, and Spark over those of other sizes."""
+    corpora = {
+        events: _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
+        for events in sorted({plan.events, *plan.scale})
+    }
+    jobs = [Job("tables", engine, *corpora[plan.events]) for engine in plan.engines]
+    jobs += [Job("scale", "spark", *corpora[events]) for events in sorted(plan.scale)]
     rows, digests = _best(root, jobs, plan.repeats, say)
-    for engine, sums in zip(plan.engines, digests, strict=True):
+    for corpus, _ in corpora.values():
+        shutil.rmtree(corpus)
+    for engine, sums in zip(plan.engines, digests, strict=False):  # behind them: other sizes
         if sums != digests[0]:
             raise BenchError(
                 f"{engine} and {plan.engines[0]} make different tables of the same bytes"
             )
     plain = next((row["cpu_s"] for row in rows if row["engine"] == "numpy"), None)
     for row in rows:
-        row["ratio_to_numpy"] = round(row["cpu_s"] / plain, 2) if plain else None
+        if row["work"] == "tables" and plain:
+            row["ratio_to_numpy"] = round(row["cpu_s"] / plain, 2)
         yield row
-    shutil.rmtree(corpus)
-
-
-def _scaled(root: Path, events: int, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
-    corpus, counts = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
-    rows, _ = _best(root, [Job("scale", "spark", corpus, counts)], plan.repeats, say)
-    shutil.rmtree(corpus)
-    yield from rows
 
 
 def _small_files(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
