@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet_tools.flash.command import app
+from drupelet_tools.cli import flash
 from drupelet_tools.image import build
 
 
@@ -20,7 +20,7 @@ def test_image_says_what_it_wrote_as_json(
         build.trace_of(built).write_text("{}")
     monkeypatch.setattr(build, "build_image", lambda _choice: built)
     out = tmp_path / "pico.uf2"
-    done = CliRunner().invoke(app, ["image", "rp2", "--out", str(out), "--json"])
+    done = CliRunner().invoke(flash, ["image", "rp2", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
     trace = tmp_path / "pico.trace.json"
     assert json.loads(done.stdout) == {

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from board.box_segments import segments
 from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR
 from drupelet_tools.bench.command import app
-from drupelet_tools.pico.walk import BOARD, HOST, URLS, Plan, walk
+from drupelet_tools.bench.pico_walk import BOARD, HOST, URLS, Plan, walk
 from drupelet_tools.telemetry.tables.summary import read
 from pico.board import allow, check_memory
 from telemetry.segment_log import events_of

@@ -9,9 +9,13 @@ import typer
 from drupelet_tools.bench.command import app as bench
 from drupelet_tools.demo.command import demo
 from drupelet_tools.flash.command import app as flash
+from drupelet_tools.image.command import image
 from drupelet_tools.sim.command import app as sim
 from drupelet_tools.sim.simulate_command import simulate
 from drupelet_tools.telemetry.commands.telemetry import app as telemetry
+
+# An image is built from the sets of `flash`, which knows nothing of images.
+flash.command()(image)
 
 
 def register(app: typer.Typer) -> None:

@@ -28,7 +28,7 @@ from drupelet_tools.bench.columns import (
     WIRE,
     explain,
 )
-from drupelet_tools.pico.command import pico_cuts
+from drupelet_tools.bench.pico_cuts import pico_cuts
 
 app = typer.Typer(
     help="Measure what a board holds, what a message costs, how fast it is.",

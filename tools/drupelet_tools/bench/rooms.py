@@ -124,9 +124,8 @@ CARRIERS = House(
         "host": {"common"},
     },
 )
-# The tools. Owners of devices use the products; the other rooms are for developers, and no product
-# imports one of them. Two pairs of rooms need each other: flash lists the image's command, which
-# builds from its sets; the demo runs an emulated Pico, whose walk judges as the demo does.
+# The tools, from the bottom up. Owners of devices use the products; the other rooms are for
+# developers, and no product imports one of them.
 TOOLS_PRODUCTS = ("telemetry", "flash", "image")
 TOOLS = House(
     "drupelet_tools",
@@ -136,19 +135,19 @@ TOOLS = House(
         "descriptor_line": set(),
         "terminal": set(),
         "telemetry": set(),
-        "flash": {"bounded", "image"},
+        "flash": {"bounded"},
         "image": {"flash"},
         "m3": {"flash", "image", "terminal"},
-        "pico": {"demo", "flash", "image", "terminal"},
+        "pico": {"flash", "image", "terminal"},
         "demo": {"flash", "image", "pico", "telemetry", "terminal"},
         "sim": {"bounded", "flash", "telemetry"},
-        "bench": {"descriptor_line", "flash", "image", "m3", "pico", "sim", "telemetry"},
+        "bench": {
+            "demo", "descriptor_line", "flash", "image", "m3", "pico", "sim", "telemetry",
+        },
         "docs": {"bench", "flash"},
-        "cli": {"bench", "demo", "flash", "sim", "telemetry"},
+        "cli": {"bench", "demo", "flash", "image", "sim", "telemetry"},
     },
-)
-
-
+)  # fmt: skip
 # A product with rooms of its own, from the bottom up.
 TELEMETRY = House(
     "drupelet_tools.telemetry",

@@ -15,7 +15,6 @@ from drupelet_host.cli.common import AsJson, Home, home_of, path
 from drupelet_tools.bounded import read_bounded
 from drupelet_tools.flash.checks_command import checks
 from drupelet_tools.flash.errors import BuildError
-from drupelet_tools.image.command import image
 
 if TYPE_CHECKING:
     from drupelet_tools.flash.sets import Built, Choice
@@ -39,7 +38,6 @@ app = typer.Typer(
     cls=_Group,
     subcommand_metavar="TARGET | COMMAND [ARGS]...",
 )
-app.command()(image)
 app.command()(checks)
 
 Target = Annotated[

@@ -13,7 +13,7 @@ from drupelet.base.errors import DrupeletError
 from drupelet_host.cli.common import path
 
 if TYPE_CHECKING:
-    from drupelet_tools.pico.walk import Walked
+    from drupelet_tools.bench.pico_walk import Walked
 
 # What a cut costs on two cores that others use too: a boot, and an exchange until the next one.
 _SECONDS_PER_CUT = 40
@@ -35,9 +35,9 @@ def pico_cuts(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Cut the power of an emulated Pico in its flash operations while it exchanges messages."""
+    from drupelet_tools.bench.pico_walk import URLS, Plan, walk
     from drupelet_tools.flash.sets import Choice
     from drupelet_tools.image.build import build_image
-    from drupelet_tools.pico.walk import URLS, Plan, walk
 
     if carrier not in URLS:
         raise typer.BadParameter(f"{carrier}: one of {', '.join(URLS)}", param_hint="--carrier")
