@@ -1,5 +1,7 @@
 """What needs attention: each kind of trouble in a lake gives its row, with since and remedy."""
 
+import re
+
 import pytest
 
 from drupelet_tools.telemetry.analysis import attention
@@ -92,6 +94,27 @@ def test_resets_losses_and_clocks_say_when_they_began(tmp_path):
 def test_a_device_without_a_clock_is_told_that_nobody_can_see_its_silence(tmp_path):
     kinds, _ = rows_of(tmp_path, segments=[segment(A, 0, 0, HOUR, None)], health=[health(A)])
     assert kinds["no clock"]["severity"] == "warning" and kinds["no clock"]["since_ms"] is None
+
+
+def test_an_emptying_battery_is_told_with_its_day_and_interval(tmp_path):
+    charges = [60 - 2 * day + day % 2 for day in range(12)]
+    kinds, _ = rows_of(tmp_path, battery=readings(A, charges))
+    text = kinds["battery"]["problem"]
+    told = re.fullmatch(
+        r"battery: empty in (\d+) days \((\d+) to (\d+)\), about 20\d\d-\d\d-\d\d,"
+        r" by its own readings, charge \d+ %", text,
+    )  # fmt: skip
+    days, low, high = map(int, told.groups())
+    assert low <= days <= high and low < high, text
+
+
+def test_a_figure_far_from_the_fleets_says_on_which_side():
+    row = {"device": A, "label": "well", "what": "charge per day", "unit": "mAh", "figure": "x",
+           "value": 48.0, "median": 9.2, "z": 4.04}  # fmt: skip
+    text = "charge per day: 48 mAh, 4.0 standard deviations {} the fleet's median of 9.2 mAh"
+    above, below = attention.of_devices([], [row, {**row, "z": -4.04}])
+    assert above["problem"] == text.format("above")
+    assert below["problem"] == text.format("below")
 
 
 @pytest.mark.parametrize(

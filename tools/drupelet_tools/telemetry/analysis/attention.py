@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drupelet_tools.telemetry.blackbox import codes
-from drupelet_tools.telemetry.text.cells import counted
+from drupelet_tools.telemetry.text.cells import between, counted
 from drupelet_tools.telemetry.text.time_units import span
 
 Row = dict[str, Any]
@@ -178,7 +178,11 @@ def _row(problem: Problem, device: str, label: str) -> Row:
 def _outlier(row: Row) -> Row:
     value, median = _short(row["value"]), _short(row["median"])
     unit = f" {row['unit']}" if row["unit"] else ""
-    text = f"{row['what']}: {value}{unit}, the fleet's median is {median} (z {row['z']:+.1f})"
+    side = "above" if row["z"] > 0 else "below"
+    text = (
+        f"{row['what']}: {value}{unit}, {abs(row['z']):.1f} standard deviations {side} the fleet's"
+        f" median of {median}{unit}"
+    )
     problem = Problem(NOTICE, "outlier", abs(row["z"]), text)
     return _row(problem, row["device"], row["label"])
 
@@ -208,8 +212,9 @@ def _silence(devices: Sequence[Row]) -> list[Problem]:
 
 def _dearer(row: Row) -> Problem:
     text = (
-        f"firmware {row['firmware']} takes {row['share']:.1%} more charge per day,"
-        f" modelled, than {row['firmware_before']}, on {counted(row['devices'], 'device')}"
+        f"firmware {row['firmware']} takes {row['share']:.1%} more charge per day than"
+        f" {row['firmware_before']} (modelled, {row['low']:.1%} to {row['high']:.1%}), on"
+        f" {counted(row['devices'], 'device')} that ran both"
     )
     return Problem(NOTICE, "upgrade", row["share"], text)
 
@@ -232,9 +237,10 @@ def _presence(device: Row) -> list[Problem]:
     seen = device["presence"]
     problems = []
     if seen["silent"]:
-        usual = f"its schedule is {span(seen['period_ms'])} ({seen['period_source']})"
         quiet = seen["silent_ms"]
-        text = f"silent for {span(quiet)}; {usual}"
+        text = (
+            f"silent for {span(quiet)}; it counts as silent after {span(seen['silent_after_ms'])}"
+        )
         problems.append(Problem(ALARM, "silent", quiet, text, seen["last_wall_ms"]))
     if seen["outages"] and (seen["out_share"] or 0) >= OUT_SHARE:
         longest = seen["outage_list"][0]
@@ -268,7 +274,7 @@ def _power(device: Row) -> list[Problem]:
     left, charge = battery["days_left"], battery["soc_pct"]
     severity = _battery_severity(left, charge)
     if severity:
-        parts = [] if left is None else [_empty(left, battery["empty_ms"])]
+        parts = [] if left is None else [_empty(battery)]
         parts += [] if charge is None else [f"charge {charge:.0f} %"]
         weight = -min(value for value in (left, charge) if value is not None)
         since = battery["low_since_ms"]
@@ -282,18 +288,22 @@ def _power(device: Row) -> list[Problem]:
     both = device["comparison"]
     if both is not None and not both["agree"] and not life["assumed"]:
         measured, modelled = both["measured_days"], both["modelled_days"]
-        text = f"battery life measured {measured:.0f} days, modelled {modelled:.0f}"
-        text += ": the currents or the battery assumed for it are not its own"
+        text = (
+            f"battery life measured {measured:,.0f} days, modelled {modelled:,.0f}; the measured"
+        )
+        text += " one counts: the model's currents or battery are not those of this device"
         weight = abs(math.log(max(both["ratio"], 1e-9)))
         problems.append(Problem(NOTICE, "misfit", weight, text))
     return problems
 
 
-def _empty(days_left: float, empty_ms: float) -> str:
-    day = time.strftime("%Y-%m-%d", time.gmtime(empty_ms / 1000))
-    if not days_left:
+def _empty(battery: Row) -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(battery["empty_ms"] / 1000))
+    if not battery["days_left"]:
         return f"empty since about {day} by its own readings"
-    return f"empty in {counted(round(days_left), 'day')}, about {day}, by its own readings"
+    days = counted(round(battery["days_left"]), "day")
+    ends = between(battery["days_left_low"], battery["days_left_high"])
+    return f"empty in {days} ({ends}), about {day}, by its own readings"
 
 
 def _battery_severity(days_left: float | None, charge_pct: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drupelet_tools.telemetry.analysis.attention import NOTICE
 from drupelet_tools.telemetry.analysis.figures import Figures
 from drupelet_tools.telemetry.blackbox import codes
 from drupelet_tools.telemetry.page.charts import spark
@@ -43,6 +44,8 @@ def _page(row: Row, lines: list[Row]) -> dict[str, Any]:
     return {
         "id": row["device"],
         "name": str(row["label"]),
+        # What a closed page says of itself; notices are on it.
+        "worst": next((line for line in lines if line["severity"] != NOTICE), None),
         "lines": lines,
         "curve": spark(row["battery"]["mv_curve"]),
         "facts": table("Facts", ["Fact", "Value"], _facts(row), whole=True),

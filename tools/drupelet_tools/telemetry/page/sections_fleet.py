@@ -197,7 +197,7 @@ def battery_tiles(all_figures: Figures) -> list[Tile]:
     """The fleet's batteries in three figures."""
     fleet = all_figures["fleet"]
     return _known([
-        ("Shortest life, modelled", number(fleet["shortest_life_days"]), "days"),
+        ("Shortest life of a full battery, modelled", number(fleet["shortest_life_days"]), "days"),
         ("Fall of charge, measured", significant(fleet["soc_pct_per_day"]), "%/day"),
         ("Charge, modelled", significant(fleet["mah_modelled"]), "mAh"),
     ])  # fmt: skip
