@@ -14,6 +14,7 @@ from websockets.sync.client import connect
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 START_S = 60
 ANSWER_S = 60
+QUALITY = 80  # percent, of pictures that lose something
 
 
 def find():
@@ -146,8 +147,11 @@ class Page:
         return told["result"].get("value")
 
     def screenshot(self, path, *, whole=False):
-        """Write a picture of the window, or of the whole page."""
-        told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        """Write a picture of the window, or of the whole page; its suffix says in which format."""
+        form = {"format": path.suffix.removeprefix(".")}
+        if form["format"] != "png":
+            form["quality"] = QUALITY
+        told = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **form)
         path.write_bytes(base64.b64decode(told["data"]))
 
     def pdf(self, path):

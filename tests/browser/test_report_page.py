@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
+from browser.report_tab import DRAWN, PLACES, opened
 from drupelet_tools.telemetry.analysis import buckets
 from drupelet_tools.telemetry.analysis.fleet_file import battery_plan
 from drupelet_tools.telemetry.page import report
 from repeats import few
 from telemetry import fleet, fleet_rows
 
-DRAWN = "document.querySelectorAll('.chart[data-drawn=yes]').length"
-PLACES = "document.querySelectorAll('.chart').length"
 PHONE, DESK = 390, 1440
 
 
@@ -44,14 +43,6 @@ def tab(address):
     page = chromium.Page(address)
     yield page
     page.close()
-
-
-def opened(tab, path, **more):
-    tab.open(path.as_uri(), **more)
-    if path.name == "index.html":  # its pictures are still
-        return tab
-    tab.until(f"{DRAWN} === {PLACES} && {PLACES} > 0")
-    return tab
 
 
 def test_a_hundred_devices_fit_in_two_megabytes(pages):

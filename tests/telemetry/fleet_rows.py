@@ -88,8 +88,12 @@ def demo_lake(root):
     return root
 
 
-def large_lake(root, devices, days=20, seed=1):
-    """A fleet of boards with batteries: some die, one is silent, one talks too much."""
+def large_lake(root, devices, days=20, seed=1, upgraded=()):
+    """A fleet of boards with batteries: some die, one is silent, one talks too much.
+
+    upgraded: numbers of devices that got a firmware after UPGRADE_DAY which takes more; the logs
+    of the others say that they have the one before. Without, no log says which it has.
+    """
     generator = random.Random(seed)
     rows = {name: [] for name in schemas.TABLES if name not in ("sources", "clocks", "events")}
     names = {}
@@ -98,7 +102,11 @@ def large_lake(root, devices, days=20, seed=1):
         kind = ("esp32", "esp32c3", "pico-w", "nrf52840-sx1262")[at % 4]
         carrier = "lora" if kind.startswith("nrf") else "mqtt"
         names[own] = {"name": f"node-{at:03}", "carriers": carrier, "board": kind}
-        _device(rows, own, at, carrier, days, generator)
+        if at in upgraded:
+            _upgraded(rows, own, at, carrier, days, generator)
+        else:
+            _device(rows, own, at, carrier, days, generator)
+            rows["health"][-1].update(FIRMWARE_BEFORE if upgraded else {})
     _deliveries(rows, list(names), generator)
     commit.append(root, rows, f"large {devices} {days} {seed}", names=names)
     return root
@@ -130,6 +138,41 @@ def _device(rows, own, at, carrier, days, generator):
         health(own, last_ms=whole, messages_created=40, messages_delivered=400,
                segments_missing=3 if at == 5 else 0, retransmits=at, battery_low_mv=3900)
     )  # fmt: skip
+
+
+UPGRADE_DAY = 12
+UPGRADE_COST = 1.35  # times as long awake
+FIRMWARE_BEFORE = {"firmware": "0.1.0", "firmware_set": "small"}
+FIRMWARE_NOW = {"firmware": "0.2.0", "firmware_set": "small"}
+
+
+def _upgraded(rows, own, at, carrier, days, generator):
+    """A device with two boots: what the second adds stands behind what the first did."""
+    before, after = ({name: [] for name in rows} for _ in range(2))
+    draws = generator.getstate()
+    _device(before, own, at, carrier, UPGRADE_DAY, generator)
+    generator.setstate(draws)  # the same place, battery and habits
+    _device(after, own, at, carrier, days - UPGRADE_DAY, generator)
+    before["health"][-1].update(FIRMWARE_BEFORE)
+    after["health"][-1].update(FIRMWARE_NOW)
+    fallen = before["battery"][0]["mv"] - before["battery"][-1]["mv"]
+    for table in after.values():
+        for row in table:
+            row["boot"] = 2
+    for row in after["segments"]:
+        row["number"] += UPGRADE_DAY
+        row["wall_offset_ms"] += UPGRADE_DAY * DAY_MS
+    for row in after["battery"]:
+        row["wall_ms"] += UPGRADE_DAY * DAY_MS
+        row["mv"] -= fallen
+    awake = [row for row in after["state_time"] if row["state"] in (2, 3, 4)]
+    for row in awake:
+        row["ms"] = int(row["ms"] * UPGRADE_COST)
+    for share, boot in ((UPGRADE_DAY / days, before), (1 - UPGRADE_DAY / days, after)):
+        for name in ("messages_created", "messages_delivered"):
+            boot["health"][-1][name] = round(boot["health"][-1][name] * share)
+    for name, table in rows.items():
+        table.extend(before[name] + after[name])
 
 
 def _deliveries(rows, devices, generator):
