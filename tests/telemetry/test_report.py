@@ -178,6 +178,12 @@ def test_the_sections_are_written_without_html():
         assert not re.findall(r"""["'][^"'\n]*</?[a-z]+[ >]""", path.read_text("utf-8")), path.name
 
 
+def test_a_change_that_rounds_to_none_is_no_fall():
+    assert [cells.change(share) for share in (0.314, -0.02, -0.0004, 0)] == [
+        "+31.4%", "-2.0%", "+0.0%", "+0.0%",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (None, "\N{EN DASH}"), (0.004321, "0.00432"), (1.2345, "1.23"), (12.34, "12.3"),

@@ -24,6 +24,7 @@ from drupelet_tools.telemetry.text.cells import (
     Row,
     Table,
     between,
+    change,
     delivered,
     link,
     moment,
@@ -410,7 +411,7 @@ def comparison(all_figures: Figures) -> dict[str, Any] | None:
             link(row),
             significant(row["now"]),
             significant(row["before"]),
-            f"{row['share']:+.1%}",
+            change(row["share"]),
         )
         for row in compared["devices"]
     ]
@@ -447,14 +448,14 @@ def _paired(row: Row) -> Cells:
     return (
         row["what"].capitalize(),
         number(row["devices"]),
-        f"{row['share']:+.1%}",
-        DASH if row["low"] is None else f"{row['low']:+.1%} to {row['high']:+.1%}",
+        change(row["share"]),
+        DASH if row["low"] is None else f"{change(row['low'])} to {change(row['high'])}",
         _verdict(row),
     )
 
 
 def _change(now: float | None, before: float | None) -> str:
-    return DASH if now is None or not before else f"{now / before - 1:+.1%}"
+    return DASH if now is None or not before else change(now / before - 1)
 
 
 def _verdict(row: Row) -> str | Cell:

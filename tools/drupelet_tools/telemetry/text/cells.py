@@ -140,6 +140,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return DASH if share is None else f"{share:.{digits}%}"
 
 
+def change(share: float) -> str:
+    """A rise or a fall as a percentage; what rounds to none is +0.0%."""
+    return f"{share:+z.1%}"
+
+
 def moment(wall_ms: float | None) -> str:
     """A time as a date and minute, UTC, or a dash."""
     if wall_ms is None or not 0 <= wall_ms <= WALL_MS_MAX:
