@@ -206,7 +206,7 @@ def quotes_of_hosts() -> list[Quote]:
                " agents"),
         (PAGE, f"published {load['messages']:,} messages within ten minutes"),
         (PAGE, f"which makes {copies / 1e6:.1f} million copies. All agents together took"
-               f" {load['cpu_s']:.0f} CPU seconds; none held more than {load['rss_mb']:.0f} MB,"
+               f" {load['cpu_s']:.0f} CPU seconds; none held more than {load['rss_mb']} MB,"
                f" nor grew by more than {load['rss_growth_mb']} MB after the first minute."),
         (PAGE, f"The last copy was acknowledged after {load['wall_s']:.0f} seconds"),
         (PAGE, f"Spark takes {spark} times the CPU of plain numpy for 32 million events, where 1.3"
