@@ -146,13 +146,13 @@ class Page:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
-    def screenshot(self, path, *, whole=False):
-        """Write a picture of the window, or of the whole page; its suffix says in which format."""
+    def screenshot(self, path):
+        """Write a picture of the window; its suffix says in which format."""
         form = {"format": path.suffix.removeprefix(".")}
         if form["format"] != "png":
             form["quality"] = QUALITY
-        told = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **form)
-        path.write_bytes(base64.b64decode(told["data"]))
+        picture = self.call("Page.captureScreenshot", **form)
+        path.write_bytes(base64.b64decode(picture["data"]))
 
     def pdf(self, path):
         """Print the page."""

@@ -1,23 +1,22 @@
-"""The pictures of docs/screenshots.md, made anew:
+r"""The pictures of docs/screenshots.md, made anew:
 
-    DRUPELET_PICTURES=docs/pictures .venv/bin/python -m pytest --tier long tests/browser
+    DRUPELET_PICTURES=docs/pictures .venv/bin/python -m pytest --tier long \
+        tests/browser/test_pictures.py
 
 Whoever changes a page looks at them.
 """
 
 import os
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from browser.chromium import Page, browser
+from browser.home_page import served
 from browser.report_tab import opened
-from drupelet_host.home.config import Peer
 from drupelet_tools.telemetry.analysis.fleet_file import battery_plan
 from drupelet_tools.telemetry.page import report
-from host.conftest import COMMAND, WAIT_S, make_home, wait_for  # noqa: F401 - a fixture
+from host.conftest import make_home  # noqa: F401 - a fixture
 from telemetry import fleet, fleet_rows
 
 pytestmark = pytest.mark.long
@@ -69,25 +68,8 @@ def test_pictures_of_the_report(tab, pictures, tmp_path):
 
 
 def test_pictures_of_the_home_page(tab, pictures, make_home):  # noqa: F811 - the fixture
-    home = make_home(
-        "house", 0xA0000001, Peer("well", b"\xb0\0\0\2", "stick:"),
-        Peer("barn", b"\xc0\0\0\3", "mqtt://127.0.0.1:9/orchard"),
-    )  # fmt: skip
-    for text in MESSAGES:
-        home.put(text)
-    home.start("--wait")
-    wait_for(lambda: len(home.log()) == len(MESSAGES), "the messages")
-    shown = subprocess.Popen(
-        [*COMMAND, "web", "--home", str(home.path)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        url = shown.stdout.readline().strip()
+    with served(make_home, MESSAGES) as (url, _):
         for name, (width, height), dark in (("web", DESK, False), ("web-phone-dark", PHONE, True)):
             tab.open(url, width, height, mobile=width == PHONE[0], dark=dark)
             tab.screenshot(pictures / f"{name}.webp")
             assert (pictures / f"{name}.webp").stat().st_size > 5_000
-    finally:
-        shown.send_signal(signal.SIGTERM)
-        assert shown.wait(WAIT_S) == 0
-        shown.stdout.close()
-        home.stop()

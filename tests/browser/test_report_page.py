@@ -1,8 +1,6 @@
 """The report in a real browser: nothing from a network, no error, charts drawn, usable."""
 
-import os
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -79,9 +77,6 @@ def test_the_page_draws_its_charts_and_asks_for_nothing(tab, pages, name, charts
 )
 def test_it_fits_the_screen_and_the_finger(tab, pages, name, width, dark):
     opened(tab, pages[name], width=width, mobile=width == PHONE, dark=dark)
-    if pictures := os.environ.get("DRUPELET_PICTURES"):  # for whoever wants to look at them
-        picture = f"report-{name}-{width}{'-dark' if dark else ''}.png"
-        tab.screenshot(Path(pictures) / picture, whole=True)
     tab.evaluate("document.querySelectorAll('details').forEach(page => { page.open = true; })")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     small = "[...document.querySelectorAll('a, summary, input, th.sorts, button')]"

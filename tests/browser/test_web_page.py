@@ -1,23 +1,19 @@
 """`drupelet web` in a real browser, beside a real agent: legible, shut to others, all escaped."""
 
 import http.client
-import os
 import re
-import signal
-import subprocess
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
 from browser.chromium import Page, browser
-from drupelet_host.home.config import Peer
+from browser.home_page import served
 from drupelet_host.view.log_view import Entry
 from drupelet_host.view.status_shapes import Status
 from drupelet_host.view.web_page import page
-from host.conftest import COMMAND, WAIT_S, make_home, wait_for  # noqa: F401 - a fixture
+from host.conftest import WAIT_S, make_home, wait_for  # noqa: F401 - a fixture
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 WIDTHS = (1440, 390)
@@ -26,24 +22,9 @@ WIDTHS = (1440, 390)
 @pytest.fixture
 def web(make_home):  # noqa: F811 - the fixture
     """A home with an agent and a page: its address and the home."""
-    home = make_home(
-        "house", 0xA0000001, Peer("well", b"\xb0\0\0\2", "stick:"),
-        Peer("barn", b"\xc0\0\0\3", "mqtt://127.0.0.1:9/orchard"),
-    )  # fmt: skip
-    for text in ("soil 21 %", EVIL, '{"battery_mv": 3700}', "x" * 5000, "\x1b[2Jcleared"):
-        home.put(text)
-    home.start("--wait")
-    wait_for(lambda: len(home.log()) == 5, "the messages")
-    shown = subprocess.Popen(
-        [*COMMAND, "web", "--home", str(home.path)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield shown.stdout.readline().strip(), home
-    finally:
-        shown.send_signal(signal.SIGTERM)
-        assert shown.wait(WAIT_S) == 0
-        shown.stdout.close()
-        home.stop()
+    messages = ("soil 21 %", EVIL, '{"battery_mv": 3700}', "x" * 5000, "\x1b[2Jcleared")
+    with served(make_home, messages) as address_and_home:
+        yield address_and_home
 
 
 def ask(url, path=None, host=None, method="GET"):
@@ -116,17 +97,14 @@ def test_many_clients_that_hang_end_nothing(web):
             assert time.monotonic() < until
 
 
-def test_it_is_legible_and_asks_nobody_else(web, tmp_path):
+def test_it_is_legible_and_asks_nobody_else(web):
     url, home = web
-    pictures = Path(os.environ.get("DRUPELET_PICTURES", tmp_path))
     with browser() as address:
         tab = Page(address)
         try:
             for width in WIDTHS:
                 for dark in (False, True):
                     tab.open(url, width, 900, mobile=width < 500, dark=dark)
-                    name = f"web-{width}{'-dark' if dark else ''}.png"
-                    tab.screenshot(pictures / name, whole=True)
                     # Nothing sticks out to the side, however long a word is.
                     wide = tab.evaluate("document.documentElement.scrollWidth")
                     assert wide <= width

@@ -8,7 +8,7 @@ import pytest
 
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base.local_path import NotLocalError, local_path
-from drupelet_tools.telemetry.imports import frames
+from drupelet_tools.telemetry.imports import foreign_frames
 from host.conftest import COMMAND
 
 LAKE = "s3a://bucket/lake"
@@ -64,7 +64,6 @@ def test_every_command_refuses_it_in_one_line(tmp_path: Path, words: list[str]) 
 
 def test_the_functions_refuse_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for call in (lambda: frames.import_files([Path(LAKE)], "campusiot-tower", Path("lake")),):
-        with pytest.raises(DrupeletError, match="s3a://bucket/lake: only files and folders"):
-            call()
+    with pytest.raises(DrupeletError, match="s3a://bucket/lake: only files and folders"):
+        foreign_frames.import_files([Path(LAKE)], "campusiot-tower", Path("lake"))
     assert os.listdir(tmp_path) == []

@@ -7,8 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from drupelet_tools.telemetry.analysis import figures, fleet_file, latency, sync_cost, watch
-from drupelet_tools.telemetry.analysis import groups as analyses_groups
+from drupelet_tools.telemetry.analysis import (
+    figures,
+    fleet_file,
+    group_costs,
+    latency,
+    sync_cost,
+    watch,
+)
 from drupelet_tools.telemetry.analysis.attention import SEVERITIES
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.lake import delta
@@ -121,11 +127,11 @@ def test_pairs_beyond_the_bound_are_sampled_evenly(monkeypatch):
     monkeypatch.setattr(latency, "PAIRS_MAX", 100)
     author = np.array([0] * 200 + [-1] * 5)
     of_message = np.array([0] * 205)
-    groups = analyses_groups.Groups(author, of_message, [np.array([0, 1, 2])], [0])
-    told = latency._pairs(groups)
-    assert told[2] == 4
-    assert len(told[0]) == 100
-    assert set(told[1].tolist()) == {1, 2}
+    groups = group_costs.Groups(author, of_message, [np.array([0, 1, 2])], [0])
+    pairs = latency._pairs(groups)
+    assert pairs[2] == 4
+    assert len(pairs[0]) == 100
+    assert set(pairs[1].tolist()) == {1, 2}
 
 
 def test_the_multiplier_is_the_papers(tmp_path):
@@ -214,13 +220,13 @@ def days(*numbers, lines=300):
 
 
 def test_a_silent_device_and_its_past_outages():
-    told = watch.presence(days(*range(10), *range(40, 50)), None, START_MS + 51 * DAY_MS)
-    assert told["period_ms"] == DAY_MS - 1
-    assert told["outages"] == 1
-    assert told["outage_list"][0]["ms"] == pytest.approx(30 * DAY_MS, rel=0.01)
-    assert told["outage_list"][0]["from_wall_ms"] == START_MS + 10 * DAY_MS - 1
-    assert told["out_share"] == pytest.approx(0.6, abs=0.01)
-    assert not told["silent"]
+    presence = watch.presence(days(*range(10), *range(40, 50)), None, START_MS + 51 * DAY_MS)
+    assert presence["period_ms"] == DAY_MS - 1
+    assert presence["outages"] == 1
+    assert presence["outage_list"][0]["ms"] == pytest.approx(30 * DAY_MS, rel=0.01)
+    assert presence["outage_list"][0]["from_wall_ms"] == START_MS + 10 * DAY_MS - 1
+    assert presence["out_share"] == pytest.approx(0.6, abs=0.01)
+    assert not presence["silent"]
     later = watch.presence(days(*range(10)), None, START_MS + 14 * DAY_MS)
     assert later["silent"] and later["silent_ms"] == pytest.approx(4 * DAY_MS, abs=2)
     # Its own schedule decides: once a week, four days are nothing.
@@ -236,18 +242,18 @@ def test_a_device_is_silent_by_the_epoch_that_it_announces():
     learned = watch.presence(rows, None, end + 99 * DAY_MS)
     assert (learned["period_ms"], learned["silent"]) == (None, False)
     for away, silent in ((2.9 * 900_000, False), (3.1 * 900_000, True)):
-        told = watch.presence(rows, None, end + away, 900_000)
-        assert (told["period_ms"], told["period_source"]) == (900_000, "announced")
-        assert told["silent"] is silent
+        presence = watch.presence(rows, None, end + away, 900_000)
+        assert (presence["period_ms"], presence["period_source"]) == (900_000, "announced")
+        assert presence["silent"] is silent
     # Its owner's word goes before its own.
-    told = watch.presence(rows, 9_000_000, end + 3.1 * 900_000, 900_000)
-    assert (told["period_source"], told["silent"]) == ("fleet file", False)
+    presence = watch.presence(rows, 9_000_000, end + 3.1 * 900_000, 900_000)
+    assert (presence["period_source"], presence["silent"]) == ("fleet file", False)
     # A log comes in whole segments: what it has not told yet is no silence.
     rows = [segment(A, n, n * HOUR, n * HOUR + HOUR - 9, START_MS) for n in range(3)]
     for away, silent in ((2.9 * HOUR, False), (3.1 * HOUR, True)):
-        told = watch.presence(rows, None, START_MS + 3 * HOUR - 9 + away, 1_000)
-        assert told["silent"] is silent
-    assert told["outages"] == 0
+        presence = watch.presence(rows, None, START_MS + 3 * HOUR - 9 + away, 1_000)
+        assert presence["silent"] is silent
+    assert presence["outages"] == 0
 
 
 def test_outages_are_against_the_announced_epoch(tmp_path):
@@ -268,8 +274,8 @@ def test_outages_are_against_the_announced_epoch(tmp_path):
 
 def test_a_device_without_a_clock_has_no_presence():
     rows = [segment(A, 0, 0, 5, None)]
-    told = watch.presence(rows, None, START_MS)
-    assert (told["last_wall_ms"], told["silent"]) == (None, False)
+    presence = watch.presence(rows, None, START_MS)
+    assert (presence["last_wall_ms"], presence["silent"]) == (None, False)
     assert watch.integrity(rows, [fleet_rows.health(A)], 0)["wall_unknown"] == 1
 
 
@@ -285,12 +291,12 @@ def test_warmth_is_taken_out_of_the_voltage():
         celsius = 10 + hour / 60 + 8 * math.sin(hour / 24 * 2 * math.pi)
         mv = 3600 - 0.4 * hour / 24 + 2 * (celsius - 20) + generator.gauss(0, 3)
         rows.append(reading(hour / 24, round(mv), celsius=celsius))
-    found = watch.battery(rows, None)
-    assert found["mv_per_c"] == pytest.approx(2, abs=0.1)
-    trend = found["mv_trend"]
+    battery = watch.battery(rows, None)
+    assert battery["mv_per_c"] == pytest.approx(2, abs=0.1)
+    trend = battery["mv_trend"]
     assert trend["low"] <= -0.4 <= trend["high"] and trend["found"]
-    assert found["mv_trend_raw"]["slope"] > 0  # the season hides the fall
-    assert found["mv_noise"] == pytest.approx(3, abs=0.6)
+    assert battery["mv_trend_raw"]["slope"] > 0  # the season hides the fall
+    assert battery["mv_noise"] == pytest.approx(3, abs=0.6)
     cold = watch.battery([reading(n, 3600 - n) for n in range(20)], None)
     assert cold["mv_per_c"] is None and cold["mv_trend"]["slope"] == -1
 
@@ -298,15 +304,15 @@ def test_warmth_is_taken_out_of_the_voltage():
 def test_days_left_by_the_gauge_and_by_the_voltage():
     pack = fleet_file.battery_plan("lipo").default.pack
     rows = [reading(n / 4, 4000, soc=90 - n / 8) for n in range(120)]
-    found = watch.battery(rows, pack)
-    assert found["soc_source"] == "gauge"
-    assert found["life_days"] == pytest.approx(200, rel=0.01)
-    assert found["days_left"] == pytest.approx(75 * 2, rel=0.02)
-    assert found["days_left_low"] <= found["days_left"] <= found["days_left_high"]
+    battery = watch.battery(rows, pack)
+    assert battery["soc_source"] == "gauge"
+    assert battery["life_days"] == pytest.approx(200, rel=0.01)
+    assert battery["days_left"] == pytest.approx(75 * 2, rel=0.02)
+    assert battery["days_left_low"] <= battery["days_left"] <= battery["days_left_high"]
     rows = [reading(n, 4100 - 5 * n) for n in range(40)]
-    found = watch.battery(rows, pack)
-    assert found["soc_source"] == "voltage"
-    assert 80 < found["life_days"] < 250
+    battery = watch.battery(rows, pack)
+    assert battery["soc_source"] == "voltage"
+    assert 80 < battery["life_days"] < 250
     flat = watch.battery(rows, fleet_file.battery_plan("l91").default.pack)
     assert (flat["soc_source"], flat["days_left"]) == (None, None)
     rising = watch.battery([reading(n, 3900 + n) for n in range(40)], pack)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from drupelet_tools.telemetry.analysis import figures
-from drupelet_tools.telemetry.analysis import groups as analyses_groups
+from drupelet_tools.telemetry.analysis import figures, group_costs
 from drupelet_tools.telemetry.lake import commit, delta
 from drupelet_tools.telemetry.page import report
 from telemetry import fleet_rows
@@ -54,14 +53,14 @@ def test_a_tag_that_two_groups_share_is_divided_in_a_fleet_of_many(monkeypatch, 
     for one, other, name in ((A, B, 1), (C, D, 2)):
         rows += [message(one, name, "created", START_MS, group_tag=7),
                  message(other, name, "delivered", START_MS + 1, peer=1, group_tag=7)]  # fmt: skip
-    found, _ = figures_of(tmp_path, messages=rows)
-    assert [row["devices"] for row in found["fleet"]["groups"]] == [[A, B, C, D]]
-    assert found["fleet"]["latency"]["undelivered"] == 4
-    monkeypatch.setattr(analyses_groups, "TAGS_SURE_MAX", 0)
-    found = figures.figures(delta.open_lake(tmp_path / "lake"))
-    groups = [row["devices"] for row in found["fleet"]["groups"]]
+    all_figures, _ = figures_of(tmp_path, messages=rows)
+    assert [row["devices"] for row in all_figures["fleet"]["groups"]] == [[A, B, C, D]]
+    assert all_figures["fleet"]["latency"]["undelivered"] == 4
+    monkeypatch.setattr(group_costs, "TAGS_SURE_MAX", 0)
+    all_figures = figures.figures(delta.open_lake(tmp_path / "lake"))
+    groups = [row["devices"] for row in all_figures["fleet"]["groups"]]
     assert sorted(groups) == [[A, B], [C, D]]
-    assert found["fleet"]["latency"]["undelivered"] == 0
+    assert all_figures["fleet"]["latency"]["undelivered"] == 0
 
 
 def test_a_back_off_that_begins_anew_is_a_reset(tmp_path):

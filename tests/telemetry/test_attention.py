@@ -100,11 +100,11 @@ def test_an_emptying_battery_is_told_with_its_day_and_interval(tmp_path):
     charges = [60 - 2 * day + day % 2 for day in range(12)]
     kinds, _ = rows_of(tmp_path, battery=readings(A, charges))
     text = kinds["battery"]["problem"]
-    told = re.fullmatch(
+    match = re.fullmatch(
         r"battery: empty in (\d+) days \((\d+) to (\d+)\), about 20\d\d-\d\d-\d\d,"
         r" by its own readings, charge \d+ %", text,
     )  # fmt: skip
-    days, low, high = map(int, told.groups())
+    days, low, high = map(int, match.groups())
     assert low <= days <= high and low < high, text
 
 

@@ -21,11 +21,11 @@ CORPUS = corpus_files.Corpus(events=400_000, devices=16, files=5, damage=True, s
 def damaged(tmp_path_factory):
     """The corpus, its truth, and the lake that was made of it."""
     folder = tmp_path_factory.mktemp("corpus")
-    made = corpus_files.write(folder / "in", CORPUS)
+    written = corpus_files.write(folder / "in", CORPUS)
     counts = job.ingest([folder / "in"], folder / "lake", {}, None)
     truth = json.loads((folder / "in" / "truth.json").read_text("utf-8"))
     return SimpleNamespace(
-        folder=folder, made=made, counts=counts, state=delta.open_lake(folder / "lake"),
+        folder=folder, written=written, counts=counts, state=delta.open_lake(folder / "lake"),
         boots={(row["device"], row["boot"]): row for row in truth["boots"]},
         read=read_copies(truth["copies"]),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def test_the_corpus_is_as_bad_as_it_should_be(damaged):
     blocks = sum(copy["whole"] for copy in copies)
     assert 0.005 < sum(len(copy["flipped"]) for copy in copies) / blocks < 0.02
     assert sum(copy["cut"] is not None for copy in copies) > 5
-    assert damaged.made["segments"] > len(damaged.read)
+    assert damaged.written["segments"] > len(damaged.read)
     clocks = {row["clock"] for row in damaged.boots.values()}
     assert clocks == {"set", "none", "jump", "set back"}
 
@@ -115,7 +115,7 @@ def test_every_segment_counts_once(damaged):
     rows = damaged.state.read("segments").to_pylist()
     assert sum(row["events"] for row in rows) == wanted < damaged.counts["events"]
     assert len(rows) == len(damaged.read)
-    assert damaged.counts["segments"] == damaged.made["segments"]
+    assert damaged.counts["segments"] == damaged.written["segments"]
     assert damaged.counts["new"] == sum(map(len, damaged.read.values()))
 
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.calibration import factors as energy_calibration
-from drupelet_tools.telemetry.calibration import fit, timelines
-from drupelet_tools.telemetry.calibration import measured as energy_measured
-from drupelet_tools.telemetry.energy import batteries, board_table, life
+from drupelet_tools.telemetry.calibration import (
+    device_factors,
+    fitting,
+    measured_series,
+    timelines,
+)
+from drupelet_tools.telemetry.energy import batteries, battery_life, board_table
 from drupelet_tools.telemetry.forecast import deployment
 from telemetry import box_writer as box
 from telemetry import fleet, fleet_rows
@@ -73,11 +76,11 @@ def series_file(folder, kind, found, **more):
     return folder / f"{kind}.csv"
 
 
-def fit_of(folder, kind="ppk2", found=None, **more):
-    found = found or spells()
-    series = energy_measured.read_series(series_file(folder, kind, found, **more))
-    timeline = timelines.read_states(states_file(folder, found))
-    return fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
+def fit_of(folder, kind="ppk2", states=None, **more):
+    states = states or spells()
+    series = measured_series.read_series(series_file(folder, kind, states, **more))
+    timeline = timelines.read_states(states_file(folder, states))
+    return fitting.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)
@@ -94,68 +97,68 @@ def test_factors_are_found_again_from_each_instrument(tmp_path, kind):
 
 
 def test_an_instrument_that_was_started_later_is_aligned(tmp_path):
-    found = spells()
-    time_ms, ma = samples(found)
+    states = spells()
+    time_ms, ma = samples(states)
     late = 7_340
     drawn = np.concatenate(([0.0], np.cumsum(ma[late:-1]) / 3.6e6))
-    series = energy_measured.Series("x", time_ms[late:] - late, drawn)
-    timeline = timelines.read_states(states_file(tmp_path, found))
+    series = measured_series.Series("x", time_ms[late:] - late, drawn)
+    timeline = timelines.read_states(states_file(tmp_path, states))
     board = board_table.load_board("esp32")
-    offset_ms = fit.align(series, timeline, board, "mqtt", offset_ms=7_000, range_ms=1_000)
+    offset_ms = fitting.align(series, timeline, board, "mqtt", offset_ms=7_000, range_ms=1_000)
     assert offset_ms == pytest.approx(late, abs=2)
-    told = fit.fit(series, timeline, board, "mqtt", offset_ms=offset_ms)
-    for row in told.factors:
+    fitted = fitting.fit(series, timeline, board, "mqtt", offset_ms=offset_ms)
+    for row in fitted.factors:
         assert row.value.typical == pytest.approx(TRUE[row.state], rel=0.05)
 
 
 def test_a_series_of_another_run_is_refused(tmp_path):
-    series = energy_measured.read_series(series_file(tmp_path, "plain", spells(seed=9)))
+    series = measured_series.read_series(series_file(tmp_path, "plain", spells(seed=9)))
     timeline = timelines.read_states(states_file(tmp_path, spells()))
     with pytest.raises(TelemetryError, match=r"do not go together.*--align 5s looks for it"):
-        fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
+        fitting.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
 
 
 def test_what_was_measured_in_a_state_that_nobody_knows_counts_for_none(tmp_path):
-    found = spells()
-    half = len(found) // 2
-    series = energy_measured.read_series(series_file(tmp_path, "plain", found))
-    written = timelines.read_states(states_file(tmp_path, found))
+    states = spells()
+    half = len(states) // 2
+    series = measured_series.read_series(series_file(tmp_path, "plain", states))
+    written = timelines.read_states(states_file(tmp_path, states))
     state = written.state.copy()
     state[half:] = -1
     timeline = timelines.Timeline("x", written.time_ms, state, written.end_ms)
-    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
-    assert told.hours == pytest.approx(sum(ms for _, ms in found[:half]) / 3.6e6, rel=0.01)
-    for row in told.factors:
+    fitted = fitting.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
+    assert fitted.hours == pytest.approx(sum(ms for _, ms in states[:half]) / 3.6e6, rel=0.01)
+    for row in fitted.factors:
         assert row.value.typical == pytest.approx(TRUE[row.state], rel=0.03)
 
 
 def test_measured_charge_is_what_one_adds_up_by_hand(tmp_path):
     (tmp_path / "x.csv").write_text("time_s,current_ma\n0,10\n1800,20\n3600,5\n")
-    series = energy_measured.read_series(tmp_path / "x.csv")
+    series = measured_series.read_series(tmp_path / "x.csv")
     assert series.drawn_mah.tolist() == [0, 5, 15]
     (tmp_path / "g.csv").write_text(
         "time,soc,charge_mah\n2026-01-01T00:00Z,9,2000\n2026-01-01T01:00Z,9,1990\n"
     )
-    gauge = energy_measured.read_series(tmp_path / "g.csv")
+    gauge = measured_series.read_series(tmp_path / "g.csv")
     assert gauge.is_gauge and gauge.hours == 1 and gauge.drawn_mah.tolist() == [0, 10]
 
 
 def test_a_gauge_that_reads_in_steps_tells_the_states_that_days_differ_in(tmp_path):
     """Days of another share of receiving; a gauge of whole mAh every hour."""
     generator = np.random.default_rng(1)
-    found = []
+    states = []
     for _ in range(24 * 10):
         awake = int(generator.integers(100_000, 1_200_000))
-        found += [(3, awake), (2, 600_000), (0, 3_000_000 - awake)]
-    edges = np.concatenate(([0], np.cumsum([ms for _, ms in found])))
-    mah = np.concatenate(([0], np.cumsum([current_of(s) * ms / 3.6e6 for s, ms in found])))
+        states += [(3, awake), (2, 600_000), (0, 3_000_000 - awake)]
+    edges = np.concatenate(([0], np.cumsum([ms for _, ms in states])))
+    mah = np.concatenate(([0], np.cumsum([current_of(s) * ms / 3.6e6 for s, ms in states])))
     rows = [f"{t / 1000:.0f},{round(9000 - np.interp(t, edges, mah))}"
             for t in range(0, int(edges[-1]), 3_600_000)]  # fmt: skip
     (tmp_path / "g.csv").write_text("time_s,charge_mah\n" + "\n".join(rows) + "\n")
-    series = energy_measured.read_series(tmp_path / "g.csv")
-    timeline = timelines.read_states(states_file(tmp_path, found))
-    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
-    by_state = {row.state: row for row in told.factors}
+    series = measured_series.read_series(tmp_path / "g.csv")
+    timeline = timelines.read_states(states_file(tmp_path, states))
+    fitted = fitting.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
+    by_state = {row.state: row for row in fitted.factors}
     assert by_state[3].determined
     assert by_state[3].value.typical == pytest.approx(TRUE[3], rel=0.03)
     # 10 uA of sleep beside 110 mA: no gauge of this kind tells it, and the fit says so.
@@ -163,23 +166,23 @@ def test_a_gauge_that_reads_in_steps_tells_the_states_that_days_differ_in(tmp_pa
 
 
 def test_states_that_always_go_together_are_not_told_apart(tmp_path):
-    found = [(2, 1000), (3, 1000)] * 40
+    states = [(2, 1000), (3, 1000)] * 40
     rows = [f"{n * 2},{500 - n * 0.1}" for n in range(41)]
     (tmp_path / "g.csv").write_text("time_s,charge_mah\n" + "\n".join(rows) + "\n")
-    series = energy_measured.read_series(tmp_path / "g.csv")
-    timeline = timelines.read_states(states_file(tmp_path, found))
-    told = fit.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
-    assert told.calibrated_mah == pytest.approx(told.measured_mah, rel=0.02)
+    series = measured_series.read_series(tmp_path / "g.csv")
+    timeline = timelines.read_states(states_file(tmp_path, states))
+    fitted = fitting.fit(series, timeline, board_table.load_board("esp32"), "mqtt")
+    assert fitted.calibrated_mah == pytest.approx(fitted.measured_mah, rel=0.02)
 
 
 def test_factors_stay_within_their_bounds():
     modelled, measured = np.array([[1.0], [2.0]]), np.array([1000.0, 2000.0])
     free = np.ones(1, bool)
-    assert fit._bounded(modelled, measured, free) == fit.FACTOR_MAX
-    assert fit._bounded(modelled, -measured, free) == fit.FACTOR_MIN
+    assert fitting._bounded(modelled, measured, free) == fitting.FACTOR_MAX
+    assert fitting._bounded(modelled, -measured, free) == fitting.FACTOR_MIN
     two = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    found = fit._bounded(two, two @ [2.0, 3.0], np.ones(2, bool))
-    assert found == pytest.approx([2.0, 3.0], rel=1e-6)
+    factors = fitting._bounded(two, two @ [2.0, 3.0], np.ones(2, bool))
+    assert factors == pytest.approx([2.0, 3.0], rel=1e-6)
 
 
 def black_box(folder, found, lost=()):
@@ -192,10 +195,10 @@ def black_box(folder, found, lost=()):
 
 
 def test_the_black_box_gives_the_states_that_the_csv_gives(tmp_path):
-    found = spells()
+    states = spells()
     (tmp_path / "box").mkdir()
-    logged = timelines.read_segments([black_box(tmp_path / "box", found)], None)
-    written = timelines.read_states(states_file(tmp_path, found))
+    logged = timelines.read_segments([black_box(tmp_path / "box", states)], None)
+    written = timelines.read_states(states_file(tmp_path, states))
     assert logged.device == DEVICE.hex()
     assert logged.time_ms.tolist() == written.time_ms.tolist()
     assert logged.state.tolist() == written.state.tolist()
@@ -287,7 +290,7 @@ def test_a_second_device_goes_into_the_same_file_and_is_chosen_by_name(tmp_path)
                "--carrier", "mqtt", "--states", states_file(tmp_path, found), "--device", "other",
                "--output", file)  # fmt: skip
     assert done.exit_code == 0 and "residual of a window" in done.stdout
-    assert set(energy_calibration.read_calibrations(file)) == {DEVICE.hex(), "other"}
+    assert set(device_factors.read_calibrations(file)) == {DEVICE.hex(), "other"}
     words = ("energy", "plan", "--board", "esp32", "--carrier", "mqtt", "--every", "15m",
              "--battery", "18650", "--calibration", file)  # fmt: skip
     done = run(*words)
@@ -300,7 +303,7 @@ def lake_with(folder, board="esp32"):
     """A file that calibrates device A of the demo lake, and a stranger."""
     root = fleet_rows.demo_lake(folder / "lake")
     for name in (fleet.MEMBERS["A"][0].hex(), "stranger"):
-        energy_calibration.write_calibration(folder / "c.toml", energy_calibration.Calibration(
+        device_factors.write_calibration(folder / "c.toml", device_factors.Calibration(
             name, board, "serial", "INA219 series x.csv, 2 h, 99 windows",
             {2: batteries.Figure(2.0, 1.9, 2.1, "fit")}, 7.5, 5.0, 7.4, 0.03, 2.0,
         ))  # fmt: skip
@@ -339,22 +342,22 @@ def test_a_calibration_of_another_board_is_refused(tmp_path):
 
 
 def test_a_calibrated_board_keeps_what_was_not_measured():
-    told = energy_calibration.Calibration(
+    calibration = device_factors.Calibration(
         "x", "esp32", "mqtt", "test", {3: batteries.Figure(2.0, 1.9, 2.1, "fit")},
         1.0, 1.0, 1.0, 0.0, 1.0,
     )  # fmt: skip
     board = board_table.load_board("esp32")
-    own = told.apply(board)
+    own = calibration.apply(board)
     assert own.current(3, ["mqtt"]).typical_ma == 220
     assert (own.current(3, ["mqtt"]).low_ma, own.current(3, ["mqtt"]).high_ma) == (209, 231)
     assert own.current(3, ["serial"]).typical_ma == 35.5
     assert own.current(4, ["mqtt"]) == board.current(4, ["mqtt"])
     pack = batteries.Pack(batteries.load_battery("lipo"))
-    lives = [life.life(life.Use("x", b, ("mqtt",), {3: 1000}), pack)
+    lives = [battery_life.life(battery_life.Use("x", b, ("mqtt",), {3: 1000}), pack)
              for b in (board, own)]  # fmt: skip
     assert lives[0].mean_ma.typical * 2 == lives[1].mean_ma.typical
     question = deployment.Question("esp32", "mqtt", 900_000, pack)
-    assert deployment.plan(question, calibration=told, draws=10).wake_mc > (
+    assert deployment.plan(question, calibration=calibration, draws=10).wake_mc > (
         deployment.plan(question, draws=10).wake_mc
     )
 

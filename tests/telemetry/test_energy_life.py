@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.energy import airtime, batteries, board_table, figure, life
+from drupelet_tools.telemetry.energy import airtime, batteries, battery_life, board_table, figure
 from drupelet_tools.telemetry.forecast import published
 
 BOARDS = ("esp32", "esp32c3", "esp32s3", "nrf52840-sx1262", "pi-4", "pi-5", "pi-zero-2w", "pico-w",
@@ -21,7 +21,7 @@ BATTERIES = ("lipo", "18650", "aa-alkaline", "l91", "cr123a", "cr2032", "er14505
 
 def use_of(board="esp32c3", **states):
     state_ms = {int(name[1:]): ms for name, ms in states.items()}
-    return life.Use("x", board_table.load_board(board), ("mqtt",), state_ms)
+    return battery_life.Use("x", board_table.load_board(board), ("mqtt",), state_ms)
 
 
 def pack_of(name="lipo", **more):
@@ -51,23 +51,23 @@ def test_data_rates_by_name():
 
 
 def test_published_figures_stay_within_what_docs_energy_says():
-    found = {check.what: check for check in published.checks()}
+    checks = {check.what: check for check in published.checks()}
     bounds = {"arithmetic": 0.002, "structure": 0.10}
-    for check in found.values():
+    for check in checks.values():
         if check.kind in bounds:
             assert abs(check.deviation) <= bounds[check.kind], check
-    held_out = {w: c.deviation for w, c in found.items() if "DTIM10 from DTIM1 and DTIM3" in w}
+    held_out = {w: c.deviation for w, c in checks.items() if "DTIM10 from DTIM1 and DTIM3" in w}
     assert len(held_out) == 3
     assert max(map(abs, held_out.values())) < 0.125
     # What the light-sleep figure of the ESP32's data sheet cannot explain stays on record.
-    poor = found["ESP32, DTIM10 from DTIM1 and light sleep"]
+    poor = checks["ESP32, DTIM10 from DTIM1 and light sleep"]
     assert poor.deviation == pytest.approx(-0.519, abs=0.001)
 
 
 def test_the_papers_states_are_the_boards_operation():
     board = board_table.load_board("lorawan-mdot")
-    told = board.operation("frame_sent", ["lora"]).charge_uc.typical
-    assert told == pytest.approx(sum(ms * ma for ms, ma in published.CASALS_STATES), rel=1e-4)
+    charge_uc = board.operation("frame_sent", ["lora"]).charge_uc.typical
+    assert charge_uc == pytest.approx(sum(ms * ma for ms, ma in published.CASALS_STATES), rel=1e-4)
 
 
 def test_all_boards_and_batteries_are_there_with_sources():
@@ -90,24 +90,24 @@ def test_all_boards_and_batteries_are_there_with_sources():
 
 
 def test_life_is_charge_over_load_for_an_ideal_pack():
-    told = life.life(use_of(s0=898_000, s2=2_000), published.ideal_pack(1000))
+    life = battery_life.life(use_of(s0=898_000, s2=2_000), published.ideal_pack(1000))
     mean = (0.0048 * 898 + 20.1 * 2) / 900
-    assert told.days.typical == pytest.approx(1000 / mean / 24, rel=1e-12)
-    assert told.mah_per_day.typical == pytest.approx(mean * 24, rel=1e-12)
-    assert told.days.low < told.days.typical < told.days.high
-    assert told.self_discharge_share == pytest.approx(0, abs=1e-12)
+    assert life.days.typical == pytest.approx(1000 / mean / 24, rel=1e-12)
+    assert life.mah_per_day.typical == pytest.approx(mean * 24, rel=1e-12)
+    assert life.days.low < life.days.typical < life.days.high
+    assert life.self_discharge_share == pytest.approx(0, abs=1e-12)
 
 
 def test_the_interval_is_the_seeds_and_the_devices():
     use = use_of(s0=898_000, s4=2_000)
-    one, again = (life.life(use, pack_of(), seed=7) for _ in range(2))
+    one, again = (battery_life.life(use, pack_of(), seed=7) for _ in range(2))
     assert one == again
-    assert life.life(use, pack_of(), seed=8).days != one.days
-    other = life.life(replace(use, device="y"), pack_of(), seed=7)
+    assert battery_life.life(use, pack_of(), seed=8).days != one.days
+    other = battery_life.life(replace(use, device="y"), pack_of(), seed=7)
     assert other.days != one.days
     assert other.days.typical == one.days.typical
     # Two thousand draws are enough that another seed moves an end by a few percent only.
-    ends = [life.life(use, pack_of(), seed=seed).days.low for seed in range(8)]
+    ends = [battery_life.life(use, pack_of(), seed=seed).days.low for seed in range(8)]
     assert max(ends) / min(ends) < 1.1
 
 
@@ -119,8 +119,8 @@ def test_an_exact_table_has_no_interval():
         for state, rows in board.currents.items()
     }
     use = replace(use, board=replace(board, currents=exact))
-    told = life.life(use, published.ideal_pack(100))
-    assert told.days.low == told.days.high == pytest.approx(told.days.typical)
+    life = battery_life.life(use, published.ideal_pack(100))
+    assert life.days.low == life.days.high == pytest.approx(life.days.typical)
 
 
 def test_self_discharge_ends_a_device_that_draws_nothing():
@@ -130,7 +130,7 @@ def test_self_discharge_ends_a_device_that_draws_nothing():
     assert hours[0] == 1000.0
     assert math.isinf(hours[1])
     assert hours[2] == pytest.approx(math.log(1.1) / 1e-4)
-    quiet = life.life(use_of(s0=1_000_000), pack_of("aa-alkaline"))
+    quiet = battery_life.life(use_of(s0=1_000_000), pack_of("aa-alkaline"))
     assert quiet.self_discharge_share > 0.2
 
 
@@ -170,10 +170,10 @@ def test_what_the_protection_draws_is_no_use_of_the_device():
     use = use_of(s0=1_000_000)
     bare = replace(batteries.load_battery("lipo"),
                    protection_ma=batteries.Figure(0.0, 0.0, 0.0, "none"))  # fmt: skip
-    told, free = (life.life(use, pack) for pack in (pack_of(), batteries.Pack(bare)))
-    assert told.mean_ma.typical == free.mean_ma.typical == pytest.approx(0.0048)
-    assert told.days.typical < free.days.typical
-    assert told.self_discharge_share > free.self_discharge_share
+    protected, free = (battery_life.life(use, pack) for pack in (pack_of(), batteries.Pack(bare)))
+    assert protected.mean_ma.typical == free.mean_ma.typical == pytest.approx(0.0048)
+    assert protected.days.typical < free.days.typical
+    assert protected.self_discharge_share > free.self_discharge_share
 
 
 def test_the_lora_board_keeps_its_memory_and_its_clock():
@@ -197,14 +197,14 @@ def test_cold_takes_capacity_and_warmth_self_discharge():
 
 def test_a_switching_supply_keeps_the_power():
     use = use_of("pi-4", s2=3_600_000)
-    told = life.life(use, published.ideal_pack(1000))
+    life = battery_life.life(use, published.ideal_pack(1000))
     factor = 5.0 / (3.7 * use.board.supply.efficiency.typical)
-    assert told.mean_ma.typical == pytest.approx(600 * factor)
+    assert life.mean_ma.typical == pytest.approx(600 * factor)
 
 
 def test_no_time_on_record_has_no_life():
-    assert life.life(use_of(), pack_of()) is None
-    assert life.life(use_of(**{"s-1": 1000}), pack_of()) is None
+    assert battery_life.life(use_of(), pack_of()) is None
+    assert battery_life.life(use_of(**{"s-1": 1000}), pack_of()) is None
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

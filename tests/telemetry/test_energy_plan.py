@@ -6,7 +6,7 @@ import math
 import pytest
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.energy import batteries, board_table, figure, life
+from drupelet_tools.telemetry.energy import batteries, battery_life, board_table, figure
 from drupelet_tools.telemetry.energy.carriers import carrier_names, load_carrier
 from drupelet_tools.telemetry.energy.wake import find_step
 from drupelet_tools.telemetry.forecast import deployment, published
@@ -55,16 +55,16 @@ def test_the_reports_boot_is_the_plans():
 @pytest.mark.parametrize(("board", "carrier"), PAIRS)
 def test_every_board_has_a_plan_with_each_of_its_carriers(board, carrier):
     # A Pi that boots for each wake is planned by the day.
-    told = deployment.plan(question(board, carrier, 24 * 60.0), draws=300)
+    outlook = deployment.plan(question(board, carrier, 24 * 60.0), draws=300)
     table = board_table.load_board(board)
     for step in ("boot", "mount", "join"):
         needs = step != "join" or load_carrier(carrier).joins != "none"
         for variant in ("static", "dhcp") if step == "join" else ("stock",):
             assert (find_step(table.wake, step, carrier, variant) is not None) == needs
-    assert 0 < told.life.days.low < told.life.days.median < told.life.days.high
-    assert math.isclose(sum(part.share for part in told.parts), 1.0)
-    drawn = math.fsum(value for name, value in mah(told).items() if name != "battery itself")
-    assert drawn == pytest.approx(told.life.mah_per_day.typical, rel=1e-9)
+    assert 0 < outlook.life.days.low < outlook.life.days.median < outlook.life.days.high
+    assert math.isclose(sum(part.share for part in outlook.parts), 1.0)
+    drawn = math.fsum(value for name, value in mah(outlook).items() if name != "battery itself")
+    assert drawn == pytest.approx(outlook.life.mah_per_day.typical, rel=1e-9)
 
 
 def test_all_carriers_of_boards_have_tables_and_the_other_way_round():
@@ -72,29 +72,29 @@ def test_all_carriers_of_boards_have_tables_and_the_other_way_round():
 
 
 def test_a_day_is_what_one_works_out_by_hand():
-    told = deployment.plan(question(address="static", boot="fast", sealed=False, body_bytes=0,
+    outlook = deployment.plan(question(address="static", boot="fast", sealed=False, body_bytes=0,
                                      messages=0), draws=10)  # fmt: skip
     awake_s = (70 + 350 + 664 + 40) / 1000
     joules = 96 * (3.32 + 23.6 + 96.88 + 110 * 0.040)  # mC
     asleep = 0.010 * (86_400 - 96 * awake_s)
-    assert told.life.mah_per_day.typical == pytest.approx((joules + asleep) / 3600, rel=1e-12)
-    assert told.wake_ms == pytest.approx(awake_s * 1000)
-    assert told.wake_mc == pytest.approx(joules / 96)
+    assert outlook.life.mah_per_day.typical == pytest.approx((joules + asleep) / 3600, rel=1e-12)
+    assert outlook.wake_ms == pytest.approx(awake_s * 1000)
+    assert outlook.wake_mc == pytest.approx(joules / 96)
 
 
 def test_the_same_use_has_the_same_life_in_plan_and_report():
     """A plan whose wake has only state times is what the report makes of those times."""
     asked = question("rp2040", "serial", 60.0, sealed=False)
-    told = deployment.plan(asked)
+    outlook = deployment.plan(asked)
     boots = find_step(board_table.load_board("rp2040").wake, "boot", "serial").time_ms.typical
     sent = (100 + 12 + 6) * 10_000 / 115_200
     heard = (8 + 6) * 10_000 / 115_200 + 50
     ms = {2: 24 * boots, 4: 24 * sent, 3: 24 * heard}
     ms[0] = 86_400_000 - sum(ms.values())
-    use = life.Use("x", board_table.load_board("rp2040"), ("serial",), ms)
-    reported = life.life(use, asked.pack)
-    assert told.life.days.typical == pytest.approx(reported.days.typical, rel=1e-9)
-    assert told.life.capacity_mah == pytest.approx(reported.capacity_mah, rel=1e-9)
+    use = battery_life.Use("x", board_table.load_board("rp2040"), ("serial",), ms)
+    reported = battery_life.life(use, asked.pack)
+    assert outlook.life.days.typical == pytest.approx(reported.days.typical, rel=1e-9)
+    assert outlook.life.capacity_mah == pytest.approx(reported.capacity_mah, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_a_panel_adds_its_day_and_at_last_carries_all():
     assert none.life == none.without_sun == some.without_sun
     assert some.life.days.median > 1.2 * none.life.days.median
     assert not some.carried and much.carried
-    assert much.life.days.typical == pytest.approx(life.YEARS_MAX * 8766 / 24)
+    assert much.life.days.typical == pytest.approx(battery_life.YEARS_MAX * 8766 / 24)
     assert mah(none) == mah(some)
 
 
 def test_wifi_on_a_coin_cell_is_said_in_words():
-    told = deployment.plan(question(battery="cr2032"), draws=10)
-    assert "6.8 to 15 mA for 5 s, and this board draws 178 to 233 mA" in told.warnings[0]
-    assert "resets" in told.warnings[0]
+    outlook = deployment.plan(question(battery="cr2032"), draws=10)
+    assert "6.8 to 15 mA for 5 s, and this board draws 178 to 233 mA" in outlook.warnings[0]
+    assert "resets" in outlook.warnings[0]
     # Sixteen in parallel give it for a while, though not by every sheet.
     many = deployment.plan(question(battery="cr2032", parallel=16), draws=10)
     assert "may break down" in many.warnings[0]
@@ -162,8 +162,8 @@ def test_wifi_on_a_coin_cell_is_said_in_words():
 
 
 def test_too_few_cells_in_series_are_said():
-    told = deployment.plan(question(battery="aa-alkaline"), draws=10)
-    assert "put 3 cells in series, like --battery aa-alkaline:3s" in told.warnings[0]
+    outlook = deployment.plan(question(battery="aa-alkaline"), draws=10)
+    assert "put 3 cells in series, like --battery aa-alkaline:3s" in outlook.warnings[0]
     assert not deployment.plan(question(battery="aa-alkaline", series=3), draws=10).warnings
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from drupelet_tools.telemetry.analysis import figures, watch
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.imports import frames as import_frames
-from drupelet_tools.telemetry.imports import mapping
+from drupelet_tools.telemetry.imports import foreign_frames, mapping
 from drupelet_tools.telemetry.imports.lines import read_frames
 from drupelet_tools.telemetry.lake import delta
 from telemetry.command_line import run
@@ -35,9 +34,9 @@ def found(tmp_path_factory):
         ("campusiot-tower", TOWER), ("campusiot-indoor", INDOOR), ("campusiot-contacts", CONTACTS)
     ):  # fmt: skip
         root = tmp_path_factory.mktemp("real") / "lake"
-        counts = import_frames.import_files([DATA / file], name, root)
-        made = figures.figures(delta.open_lake(root))
-        told[name] = (counts, made["devices"][0], made)
+        counts = foreign_frames.import_files([DATA / file], name, root)
+        all_figures = figures.figures(delta.open_lake(root))
+        told[name] = (counts, all_figures["devices"][0], all_figures)
     return told
 
 
@@ -108,8 +107,8 @@ def test_the_indoor_node_starts_its_counter_again_and_again(found):
 @real
 def test_the_same_files_again_add_nothing(tmp_path):
     root = tmp_path / "lake"
-    first = import_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
-    again = import_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
+    first = foreign_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
+    again = foreign_frames.import_files([DATA / INDOOR], "campusiot-indoor", root)
     assert (first.new, again.new) == (True, False)
     assert len(delta.open_lake(root).read("segments")) == 13_169
 
@@ -118,8 +117,8 @@ def test_frames_become_rows_of_the_same_tables(tmp_path):
     lines = [HEAD, line(0, 5), line(600, 6), line(660, 6), line(1200, 8), line(1500, 7),
              line(90_000, 0), line(90_600, 1, soc="0.5"),
              line(0, 1, node="B", volts="")]  # fmt: skip
-    told = import_frames.import_files(*write(tmp_path, lines))
-    assert told.rows == {"segments": 7, "messages": 7, "health": 3, "battery": 7,
+    counts = foreign_frames.import_files(*write(tmp_path, lines))
+    assert counts.rows == {"segments": 7, "messages": 7, "health": 3, "battery": 7,
                          "traffic": 12, "state_time": 5, "quarantine": 0}  # fmt: skip
     state = delta.open_lake(tmp_path / "lake")
     rows = [row for row in state.read("segments").to_pylist() if row["device"] == "x-a"]
@@ -142,14 +141,14 @@ def test_frames_become_rows_of_the_same_tables(tmp_path):
 
 
 def test_two_files_of_a_device_belong_together(tmp_path):
-    paths, told, root = write(tmp_path, [HEAD, line(0, 1), line(600, 2)], "one.csv")
+    paths, mapping, root = write(tmp_path, [HEAD, line(0, 1), line(600, 2)], "one.csv")
     more, _, _ = write(tmp_path, [HEAD, line(600, 2), line(1200, 3)], "two.csv")
-    counts = import_frames.import_files([*paths, *more], told, root)
+    counts = foreign_frames.import_files([*paths, *more], mapping, root)
     assert counts.frames == 4
     rows = delta.open_lake(root).read("segments").to_pylist()
     assert [(row["number"], row["copies"]) for row in rows] == [(1, 1), (2, 1), (3, 1)]
     with pytest.raises(TelemetryError, match=r"x-a is in the lake.*one call"):
-        import_frames.import_files(more, told, root)
+        foreign_frames.import_files(more, mapping, root)
     assert delta.open_lake(root).read("segments").num_rows == 3
 
 
@@ -167,14 +166,14 @@ BAD = [
 
 @pytest.mark.parametrize(("lines", "complaint"), BAD)
 def test_a_bad_line_ends_the_import_before_anything_is_written(tmp_path, lines, complaint):
-    paths, told, root = write(tmp_path, lines)
+    paths, mapping, root = write(tmp_path, lines)
     with pytest.raises(TelemetryError) as stopped:
-        import_frames.import_files(paths, told, root)
+        foreign_frames.import_files(paths, mapping, root)
     assert complaint in str(stopped.value)
     assert "--skip-unusable" in str(stopped.value)
     assert not root.exists()
     # Left out on request: the place is in quarantine, the rest is there.
-    counts = import_frames.import_files(paths, told, root, skip_unusable=True)
+    counts = foreign_frames.import_files(paths, mapping, root, skip_unusable=True)
     assert (counts.frames, counts.unusable) == (1, 1)
     [place] = delta.open_lake(root).read("quarantine").to_pylist()
     assert place["reason"].startswith("line 3: ")
@@ -239,11 +238,11 @@ def test_a_cut_gzip_a_missing_file_and_a_long_line(tmp_path):
 )
 def test_a_broken_mapping_is_one_clear_line(tmp_path, old, new, complaint):
     assert old in MAPPING
-    told = write(tmp_path, [HEAD, line(0, 1)], mapping_text=MAPPING.replace(old, new))
+    arguments = write(tmp_path, [HEAD, line(0, 1)], mapping_text=MAPPING.replace(old, new))
     with pytest.raises(TelemetryError) as stopped:
-        import_frames.import_files(*told)
+        foreign_frames.import_files(*arguments)
     assert complaint in str(stopped.value)
-    assert str(stopped.value).startswith(told[1]) and "\n" not in str(stopped.value)
+    assert str(stopped.value).startswith(arguments[1]) and "\n" not in str(stopped.value)
 
 
 def test_an_unknown_mapping_names_those_there_are(tmp_path):
@@ -257,7 +256,7 @@ def test_an_unknown_mapping_names_those_there_are(tmp_path):
 def test_an_unknown_data_rate_names_file_line_and_rate(tmp_path):
     bad = line(0, 1).replace("SF7BW125", "DR5")
     with pytest.raises(TelemetryError, match=r"log\.csv: line 2: data rate 'DR5'"):
-        import_frames.import_files(*write(tmp_path, [HEAD, bad]))
+        foreign_frames.import_files(*write(tmp_path, [HEAD, bad]))
 
 
 def test_iso_times_and_nested_fields():

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.imports import frames
+from drupelet_tools.telemetry.imports import foreign_frames
 from drupelet_tools.telemetry.lake import delta
 from drupelet_tools.telemetry.page import report
 from telemetry.command_line import run
@@ -67,10 +67,10 @@ def test_a_csv_line_that_is_no_text(tmp_path):
     whole = paths[0].read_bytes()
     paths[0].write_bytes(whole.replace(b"xyz", b"\xff"))
     with pytest.raises(TelemetryError, match=r"log\.csv: line 3: not UTF-8 text"):
-        frames.import_files(paths, named, root)
+        foreign_frames.import_files(paths, named, root)
     paths[0].write_bytes(whole.replace(b"node", b"\xff"))
     with pytest.raises(TelemetryError, match=r"line 1: not UTF-8 text; mend the head"):
-        frames.import_files(paths, named, root)
+        foreign_frames.import_files(paths, named, root)
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
@@ -80,7 +80,7 @@ def test_the_mark_before_a_text_costs_no_frame(tmp_path, kind):
     if kind == "ndjson":
         paths[0].write_bytes(json.dumps(GOOD).encode())
     paths[0].write_bytes(codecs.BOM_UTF8 + paths[0].read_bytes())
-    counts = frames.import_files(paths, named, root)
+    counts = foreign_frames.import_files(paths, named, root)
     assert (counts.frames, counts.unusable) == (1, 0)
 
 

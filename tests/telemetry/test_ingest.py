@@ -346,9 +346,9 @@ def cut_log(root):
 
 
 def log_of_a_later_version(root):
-    told = first_log(root).read_text()
-    assert delta.DESCRIPTION in told
-    first_log(root).write_text(told.replace(delta.DESCRIPTION, "schema version 9"))
+    entry = first_log(root).read_text()
+    assert delta.DESCRIPTION in entry
+    first_log(root).write_text(entry.replace(delta.DESCRIPTION, "schema version 9"))
 
 
 @pytest.mark.parametrize(
@@ -445,11 +445,11 @@ def test_a_damaged_copy_is_mended_by_a_later_one(tmp_path):
         (tmp_path / f"{name}.dbx").write_bytes(bytes_)
         ingest(tmp_path / f"{name}.dbx", tmp_path / "lake")
     ingest(tmp_path / "b.dbx", tmp_path / "whole")
-    found, wanted = (delta.open_lake(tmp_path / name) for name in ("lake", "whole"))
+    mended, wanted = (delta.open_lake(tmp_path / name) for name in ("lake", "whole"))
     for table in ("state_time", "traffic", "messages", "health"):
-        assert found.read(table).equals(wanted.read(table)), table
-    assert found.read("segments")["blocks_bad"].to_pylist() == [0]
-    assert found.read("quarantine").num_rows == 0, "nothing is lost"
+        assert mended.read(table).equals(wanted.read(table)), table
+    assert mended.read("segments")["blocks_bad"].to_pylist() == [0]
+    assert mended.read("quarantine").num_rows == 0, "nothing is lost"
 
 
 def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.files import inputs
-from drupelet_tools.telemetry.imports import frames
+from drupelet_tools.telemetry.imports import foreign_frames
 from drupelet_tools.telemetry.intake import job
 from drupelet_tools.telemetry.lake import commit, delta
 from telemetry import fleet
@@ -146,7 +146,7 @@ def test_a_device_of_an_import_takes_no_black_boxes_and_the_other_way_round(tmp_
     same = MAPPING.replace('"x-"', '""')
     [device, *_] = fleet.MEMBERS["A"]
     log, named, root = write(tmp_path, [HEAD, line(0, 1, node=device.hex())], mapping_text=same)
-    frames.import_files(log, named, root)
+    foreign_frames.import_files(log, named, root)
     before = everything(root)
     told = rf"lake: {device.hex()} is in the lake from an import.*another lake"
     with pytest.raises(TelemetryError, match=told):
@@ -155,5 +155,5 @@ def test_a_device_of_an_import_takes_no_black_boxes_and_the_other_way_round(tmp_
     assert ingest(boxes(tmp_path / "other", only=("B",)), root)["new"] > 0
     ingest(tmp_path / "in", tmp_path / "second")
     with pytest.raises(TelemetryError, match="in the lake from its black boxes"):
-        frames.import_files(log, named, tmp_path / "second")
+        foreign_frames.import_files(log, named, tmp_path / "second")
     assert delta.open_lake(root).imported() == {device.hex()}

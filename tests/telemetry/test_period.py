@@ -10,7 +10,7 @@ import pytest
 
 from drupelet_tools.telemetry.analysis import buckets, comparison, slices
 from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan
-from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.group_costs import Period
 from drupelet_tools.telemetry.analysis.lake_view import DevicesView
 from drupelet_tools.telemetry.analysis.period import PeriodView, read_hours
 from drupelet_tools.telemetry.analysis.report_figures import build

@@ -94,8 +94,8 @@ def test_tables_carry_every_figure_without_scripts(page):
 
 
 def test_bytes_by_hand(root):
-    found = figures.figures(delta.open_lake(root), fleet.results())
-    one = {name: row for row in found["devices"] for name in [row["name"]]}
+    all_figures = figures.figures(delta.open_lake(root), fleet.results())
+    one = {name: row for row in all_figures["devices"] for name in [row["name"]]}
     per_round = fleet.ROUND_BYTES
     b = one["B"]
     client = 2 * fleet.ROUNDS * (per_round[1] - per_round[15])
@@ -107,15 +107,15 @@ def test_bytes_by_hand(root):
     framing = per_round[1] - sum(size for kind, size in per_round.items() if kind != 1)
     assert b["traffic"]["lines"][0]["framing"] == framing * fleet.ROUNDS
     links = sum(len(carriers) for _, carriers, _, _ in fleet.MEMBERS.values())
-    whole = found["fleet"]
+    whole = all_figures["fleet"]
     assert whole["client_bytes_sent"] == links * client / 2
     assert whole["deliveries_away"] == 4 * 120 - 4 * 30
     assert whole["bytes_per_message"] == pytest.approx(links * client / 2 / 360)
 
 
 def test_charge_by_hand(root):
-    found = figures.figures(delta.open_lake(root))
-    for row in found["devices"]:
+    all_figures = figures.figures(delta.open_lake(root))
+    for row in all_figures["devices"]:
         spent = fleet.events_of(row["name"]).ms
         assert row["state_ms"] == spent
         if row["board"] == "esp32":
@@ -162,9 +162,9 @@ def odd(value):
 
 def test_no_text_in_the_figures_is_html(root):
     plan = battery_plan("18650")
-    found = odd(figures.figures(delta.open_lake(root), None, plan))
-    assert found["attention"] and found["batteries"] and found["tables"]
-    html = re.sub(r"<script.*?</script>", "", report.render(found), flags=re.S)
+    all_figures = odd(figures.figures(delta.open_lake(root), None, plan))
+    assert all_figures["attention"] and all_figures["batteries"] and all_figures["tables"]
+    html = re.sub(r"<script.*?</script>", "", report.render(all_figures), flags=re.S)
     assert "<x" not in html and html.count("&lt;x") > 50
     assert "&amp;amp;" in html, "an entity stays what somebody wrote"
     reader = Reader()
@@ -202,8 +202,8 @@ def test_csv_holds_a_line_per_device_and_no_formula(root, tmp_path):
     assert done.exit_code == 0, done.stderr
     lines = list(csv.DictReader((tmp_path / "r.csv").read_text("utf-8").splitlines()))
     assert [line["name"] for line in lines] == sorted(fleet.MEMBERS)
-    found = figures.figures(delta.open_lake(root))["devices"]
-    for line, row in zip(lines, found, strict=True):
+    devices = figures.figures(delta.open_lake(root))["devices"]
+    for line, row in zip(lines, devices, strict=True):
         assert float(line["bytes_per_message"]) == row["bytes_per_message"]
         assert float(line["latency.p50_ms"]) == row["latency"]["p50_ms"]
         assert line["battery.mv_last"] == ""

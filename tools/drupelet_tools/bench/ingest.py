@@ -89,7 +89,8 @@ def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterato
     rows, digests = _best(root, jobs, plan.repeats, say)
     for corpus, _ in corpora.values():
         shutil.rmtree(corpus)
-    for engine, sums in zip(plan.engines, digests, strict=False):  # behind them: other sizes
+    # The digests of other sizes stand behind them.
+    for engine, sums in zip(plan.engines, digests[: len(plan.engines)], strict=True):
         if sums != digests[0]:
             raise BenchError(
                 f"{engine} and {plan.engines[0]} make different tables of the same bytes"

@@ -92,11 +92,11 @@ def columns(corpus: Path) -> pa.Table:
         pa.chunked_array([part for g in plan.groups for part in g["device"].chunks])
     )
     pieces = []
-    for group in plan.groups:
-        plain = GroupColumns(group)
-        devices = pc.index_in(group["device"], value_set=device_ids).to_numpy()
+    for entries in plan.groups:
+        group = GroupColumns(entries)
+        devices = pc.index_in(entries["device"], value_set=device_ids).to_numpy()
         files = Files()
-        for rows, chunk in read_chunks(plain, files):
+        for rows, chunk in read_chunks(group, files):
             assert not chunk.damages, BLOCK_REASONS
             pieces.append(_chunk_columns(chunk, devices[rows]))
         files.close()

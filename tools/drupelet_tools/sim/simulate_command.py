@@ -14,8 +14,8 @@ from drupelet_host.home.board_settings import check_modes
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.simulate import Outcome, Setting
+    from drupelet_tools.telemetry.energy.battery_life import Life, Use
     from drupelet_tools.telemetry.energy.board_table import Board, Charge
-    from drupelet_tools.telemetry.energy.life import Life, Use
 
 _CONFIG = "drupelet.json"
 # What a board has whose owner has not written any: a reading in 15 minutes, deep sleep between.
@@ -78,8 +78,8 @@ def simulate(
     from drupelet_tools.sim.simulate import simulate as run
     from drupelet_tools.telemetry.base.errors import TelemetryError
     from drupelet_tools.telemetry.energy.batteries import Pack, load_battery
+    from drupelet_tools.telemetry.energy.battery_life import life
     from drupelet_tools.telemetry.energy.board_table import load_board
-    from drupelet_tools.telemetry.energy.life import life
 
     try:
         table = load_board(_TABLES.get(board, board))
@@ -194,7 +194,7 @@ def _options(link: str) -> dict[str, float]:
 
 
 def _use(setting: "Setting", table: "Board", outcome: "Outcome") -> "Use":
-    from drupelet_tools.telemetry.energy.life import Use
+    from drupelet_tools.telemetry.energy.battery_life import Use
 
     counts = {
         "boot": outcome.boots, "flash_program": outcome.flash_programs,

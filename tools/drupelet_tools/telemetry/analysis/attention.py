@@ -237,10 +237,8 @@ def _presence(device: Row) -> list[Problem]:
     seen = device["presence"]
     problems = []
     if seen["silent"]:
-        quiet = seen["silent_ms"]
-        text = (
-            f"silent for {span(quiet)}; it counts as silent after {span(seen['silent_after_ms'])}"
-        )
+        quiet, limit = seen["silent_ms"], seen["silent_after_ms"]
+        text = f"silent for {span(quiet)}; it counts as silent after {span(limit)}"
         problems.append(Problem(ALARM, "silent", quiet, text, seen["last_wall_ms"]))
     if seen["outages"] and (seen["out_share"] or 0) >= OUT_SHARE:
         longest = seen["outage_list"][0]
@@ -290,8 +288,8 @@ def _power(device: Row) -> list[Problem]:
         measured, modelled = both["measured_days"], both["modelled_days"]
         text = (
             f"battery life measured {measured:,.0f} days, modelled {modelled:,.0f}; the measured"
+            " one counts: the model's currents or battery are not those of this device"
         )
-        text += " one counts: the model's currents or battery are not those of this device"
         weight = abs(math.log(max(both["ratio"], 1e-9)))
         problems.append(Problem(NOTICE, "misfit", weight, text))
     return problems

@@ -1,6 +1,6 @@
 """What a message costs in the last days, and what it cost in as many days before.
 
-What counts in a period: `period` says it of hours, `analyses_groups.within` of messages.
+What counts in a period: `period` says it of hours, `group_costs.within` of messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from drupelet_tools.telemetry.analysis.figures import Figures, figures
 from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan
-from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.group_costs import Period
 from drupelet_tools.telemetry.analysis.period import Boot, PeriodHours, PeriodView, boot_spans
 from drupelet_tools.telemetry.analysis.statistics import median_interval
 from drupelet_tools.telemetry.analysis.upgrades import PAIRED, change_of, paired

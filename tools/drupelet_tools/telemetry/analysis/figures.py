@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from drupelet_tools.telemetry.analysis import groups as analyses_groups
-from drupelet_tools.telemetry.analysis import latency, sync_cost, trends, watch
+from drupelet_tools.telemetry.analysis import group_costs, latency, sync_cost, watch
+from drupelet_tools.telemetry.analysis.attention import attention
 from drupelet_tools.telemetry.analysis.figures_read import (
     by_device,
     log_ends_ms,
@@ -27,11 +27,13 @@ from drupelet_tools.telemetry.analysis.figures_read import (
     rows_of,
 )
 from drupelet_tools.telemetry.analysis.fleet_file import DevicePlan, FleetPlan
+from drupelet_tools.telemetry.analysis.memfault import memfault_metrics
+from drupelet_tools.telemetry.analysis.outliers import outliers
+from drupelet_tools.telemetry.analysis.trends import fleet_trends
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.blackbox import codes
-from drupelet_tools.telemetry.calibration.factors import Calibration
-from drupelet_tools.telemetry.energy import board_table
-from drupelet_tools.telemetry.energy import life as energy_life
+from drupelet_tools.telemetry.calibration.device_factors import Calibration
+from drupelet_tools.telemetry.energy import battery_life, board_table
 from drupelet_tools.telemetry.lake.delta import Lake
 from drupelet_tools.telemetry.tables import versions
 
@@ -59,8 +61,8 @@ class _Fleet:
     """What is the same for every device while the figures are made."""
 
     tables: dict[str, Rows]
-    told: analyses_groups.Messages
-    groups: analyses_groups.Groups
+    messages: group_costs.Messages
+    groups: group_costs.Groups
     places: dict[str, int]
     waits: latency.Waits
     plan: FleetPlan
@@ -75,7 +77,7 @@ def figures(
     plan: FleetPlan | None = None,
     *,
     now_ms: float | None = None,
-    period: analyses_groups.Period | None = None,
+    period: group_costs.Period | None = None,
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Figures:
@@ -103,13 +105,13 @@ def figures(
             advance(1)
     devices.sort(key=lambda row: (row["name"], row["device"]))
     _label(devices)
-    far = trends.outliers(devices)
+    far = outliers(devices)
     return {
         "devices": devices,
         "fleet": _fleet_row(devices, fleet),
-        "attention": trends.attention(devices, far),
+        "attention": attention(devices, far),
         "outliers": far,
-        "trends": trends.fleet_trends(devices),
+        "trends": fleet_trends(devices),
         "tables": _tables(devices),
         "batteries": _batteries(devices, fleet.plan),
         "now_ms": fleet.now_ms,
@@ -121,12 +123,12 @@ def _read(
     lake: Lake,
     plan: FleetPlan,
     now_ms: float | None,
-    period: analyses_groups.Period | None,
+    period: group_costs.Period | None,
     seed: int,
 ) -> _Fleet:
     tables = {table: by_device(rows_of(lake, table)) for table in USED}
-    told = messages(lake)
-    ends = log_ends_ms(told.devices, tables["segments"])
+    all_messages = messages(lake)
+    ends = log_ends_ms(all_messages.devices, tables["segments"])
     newest = log_ends_ms(list(tables["segments"]), tables["segments"]).tolist()
     known = [end for end in newest if not math.isnan(end)]
     # No log ends after it is read. A fleet of which all do is a simulated one.
@@ -135,12 +137,12 @@ def _read(
     if now_ms is None:
         now_ms = max(past or known, default=None)
     ahead_ms = ahead_ms if past else math.inf
-    places = {device: at for at, device in enumerate(told.devices)}
-    groups = analyses_groups.find(told)
+    places = {device: at for at, device in enumerate(all_messages.devices)}
+    groups = group_costs.find(all_messages)
     if period is not None:
-        told, groups = analyses_groups.within(told, groups, period)
-    waits = latency.waits(told, ends, groups)
-    return _Fleet(tables, told, groups, places, waits, plan, now_ms, ahead_ms, seed)
+        all_messages, groups = group_costs.within(all_messages, groups, period)
+    waits = latency.waits(all_messages, ends, groups)
+    return _Fleet(tables, all_messages, groups, places, waits, plan, now_ms, ahead_ms, seed)
 
 
 def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
@@ -165,8 +167,8 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["clock_ahead"] = ends_ms is not None and ends_ms > fleet.ahead_ms
     row["integrity"] = watch.integrity(own["segments"], own["health"], len(own["quarantine"]))
     # The voltage of a battery that was only assumed says nothing about its charge.
-    told = None if fleet.plan.assumed else plan.pack
-    row["battery"] = watch.battery(own["battery"], told, fleet.now_ms)
+    pack = None if fleet.plan.assumed else plan.pack
+    row["battery"] = watch.battery(own["battery"], pack, fleet.now_ms)
     row["life"] = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed)
     row["calibrated"] = _calibrated(row, plan, fleet)
     row["comparison"] = _comparison(row)
@@ -178,7 +180,7 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["trends"] = watch.boot_trends(_boots(own, row))
     boots = row["health"]["boots"]
     row["boots_per_day"] = _ratio(boots, _days(row)) if boots > BOOTS_MIN else None
-    row["metrics"] = trends.memfault_metrics(row)
+    row["metrics"] = memfault_metrics(row)
     return row
 
 
@@ -258,22 +260,26 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
         state_ms[line["state"]] += line["ms"]
     hours = sum(state_ms.values()) / board_table.MS_PER_HOUR
     slept_ms = _slept_between_ms(own)
-    found: Row = {"state_ms": dict(state_ms), "hours": hours, "slept_between_ms": slept_ms}
-    found["operations"] = _operations(row)
+    spent: Row = {"state_ms": dict(state_ms), "hours": hours, "slept_between_ms": slept_ms}
+    spent["operations"] = _operations(row)
     if device["board"] not in board_table.board_names():
         return {
-            **found, "mah_modelled": None, "mah_modelled_low": None, "mah_modelled_high": None,
+            **spent, "mah_modelled": None, "mah_modelled_low": None, "mah_modelled_high": None,
             "mah_per_day": None, "charge": [], "board_label": None,
         }  # fmt: skip
     board = board_table.load_board(device["board"])
-    use = energy_life.Use(
-        device["device"], board, _carriers(device), _with_sleep(found), found["operations"]
+    use = battery_life.Use(
+        device["device"],
+        board,
+        _carriers(device),
+        _with_sleep(spent),
+        spent["operations"],
     )
     charge = board_table.charges(board, use.state_ms, use.carriers, use.counts)
     listed = [asdict(line) for line in charge]
     whole = math.fsum(line["mah"] for line in listed)
     return {
-        **found,
+        **spent,
         "charge": listed,
         "mah_modelled": whole,
         "mah_modelled_low": math.fsum(line["low_mah"] for line in listed),
@@ -317,7 +323,7 @@ def _with_sleep(row: Row) -> dict[int, int]:
     return state_ms
 
 
-def _per_day(use: energy_life.Use) -> float | None:
+def _per_day(use: battery_life.Use) -> float | None:
     """mAh a day over the time whose state is known: the rest is left out with its charge."""
     charge = board_table.charges(use.board, dict(use.known()), use.carriers, use.counts)
     return _ratio(math.fsum(line.mah for line in charge) * 24, use.hours)
@@ -353,30 +359,30 @@ def _life(
     if plan.pack is None or row["mah_modelled"] is None or row["slept_between_ms"] is None:
         return None
     board = board_table.load_board(row["board"])
-    use = energy_life.Use(
+    use = battery_life.Use(
         row["device"],
         board if calibration is None else calibration.apply(board),
         _carriers(row),
         _with_sleep(row),
         row["operations"],
     )
-    told = energy_life.life(use, plan.pack, seed=seed)
-    if told is None:
+    life = battery_life.life(use, plan.pack, seed=seed)
+    if life is None:
         return None
     battery = plan.pack.battery
     return {
         "battery": battery.label,
         "assumed": assumed,
-        "days": told.days.median,
-        "days_low": told.days.low,
-        "days_high": told.days.high,
-        "days_typical": told.days.typical,
-        "mah_per_day": told.mah_per_day.median,
-        "mah_per_day_low": told.mah_per_day.low,
-        "mah_per_day_high": told.mah_per_day.high,
-        "mean_ma": told.mean_ma.median,
-        "capacity_mah": told.capacity_mah,
-        "self_discharge_share": told.self_discharge_share,
+        "days": life.days.median,
+        "days_low": life.days.low,
+        "days_high": life.days.high,
+        "days_typical": life.days.typical,
+        "mah_per_day": life.mah_per_day.median,
+        "mah_per_day_low": life.mah_per_day.low,
+        "mah_per_day_high": life.mah_per_day.high,
+        "mean_ma": life.mean_ma.median,
+        "capacity_mah": life.capacity_mah,
+        "self_discharge_share": life.self_discharge_share,
         "temperature_c": plan.pack.temperature_c,
     }
 
@@ -386,24 +392,24 @@ def _calibrated(row: Row, plan: DevicePlan, fleet: _Fleet) -> Row | None:
 
     It stands beside what is modelled and changes none of it.
     """
-    told = fleet.plan.calibration_of(row["device"], row["name"])
-    if told is None:
+    calibration = fleet.plan.calibration_of(row["device"], row["name"])
+    if calibration is None:
         return None
-    if told.board != row["board"]:
+    if calibration.board != row["board"]:
         raise TelemetryError(
-            f"calibration of {told.device}: it is of board {told.board}, and the lake has"
-            f" {row['board'] or 'no board'} for {row['name']}; calibrate it anew"
+            f"calibration of {calibration.device}: it is of board {calibration.board}, and the"
+            f" lake has {row['board'] or 'no board'} for {row['name']}; calibrate it anew"
         )
-    life = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed, calibration=told)
-    board = told.apply(board_table.load_board(told.board))
+    life = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed, calibration=calibration)
+    board = calibration.apply(board_table.load_board(calibration.board))
     charge = board_table.charges(board, row["state_ms"], _carriers(row), row["operations"])
     return {
-        "source": told.source,
-        "hours": told.hours,
-        "measured_mah": told.measured_mah,
-        "modelled_mah": told.modelled_mah,
-        "calibrated_mah": told.calibrated_mah,
-        "residual_share": told.residual_share,
+        "source": calibration.source,
+        "hours": calibration.hours,
+        "measured_mah": calibration.measured_mah,
+        "modelled_mah": calibration.modelled_mah,
+        "calibrated_mah": calibration.calibrated_mah,
+        "residual_share": calibration.residual_share,
         "mah_log": math.fsum(line.mah for line in charge),
         "life": life,
     }
@@ -429,7 +435,7 @@ def _comparison(row: Row) -> Row | None:
 
 def _sync(device: str, row: Row, fleet: _Fleet) -> Row:
     place = fleet.places.get(device, -1)
-    own = sync_cost.entries(fleet.told.of(place))
+    own = sync_cost.entries(fleet.messages.of(place))
     foreign = row["delivered"] - row["created"]
     spent = sync_cost.by_operation(row["charge"], row["traffic"], own)
     moved = sync_cost.moved_kb(row["traffic"], own, max(foreign, 0), row["duplicates"])
@@ -495,7 +501,7 @@ def _boots(own: Rows, device: Row) -> list[Row]:
         days = (last_ms or 0) / watch.MS_PER_DAY
         mah = None
         if board is not None and days > 0:
-            use = energy_life.Use(device["device"], board, _carriers(device), spent[boot])
+            use = battery_life.Use(device["device"], board, _carriers(device), spent[boot])
             mah = _per_day(use)
         known = boot in offsets and last_ms
         rows.append(
@@ -544,11 +550,11 @@ def _fleet_row(devices: list[Row], fleet: _Fleet) -> Row:
         "delivered_kb": kb,
         "spent": {name: spent[name] for name in sync_cost.OPERATION_NAMES if spent[name]},
         "latency": latency.figures(fleet.waits),
-        "sync": sync_cost.entries(fleet.told),
+        "sync": sync_cost.entries(fleet.messages),
         "multiplier": sync_cost.multiplier(own, max(away, 0), traffic),
         "carriers": sync_cost.by_carrier(devices),
-        "groups": analyses_groups.by_group(
-            fleet.told, fleet.groups, {row["device"]: row["traffic"] for row in sharing}
+        "groups": group_costs.by_group(
+            fleet.messages, fleet.groups, {row["device"]: row["traffic"] for row in sharing}
         ),
         "silent": sum(row["presence"]["silent"] for row in devices),
         "soc_pct_per_day": _soc_per_day(devices),
@@ -558,9 +564,9 @@ def _fleet_row(devices: list[Row], fleet: _Fleet) -> Row:
 
 def _soc_per_day(devices: list[Row]) -> float | None:
     """Measured fall of the state of charge: sum of drops over sum of the times they took."""
-    told = [row["battery"] for row in devices if row["battery"]["soc_drop_ms"]]
-    days = sum(row["soc_drop_ms"] for row in told) / watch.MS_PER_DAY
-    return _ratio(math.fsum(row["soc_drop_pct"] for row in told), days)
+    batteries = [row["battery"] for row in devices if row["battery"]["soc_drop_ms"]]
+    days = sum(row["soc_drop_ms"] for row in batteries) / watch.MS_PER_DAY
+    return _ratio(math.fsum(row["soc_drop_pct"] for row in batteries), days)
 
 
 def _tables(devices: list[Row]) -> list[Row]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_tools.telemetry.analysis.groups import EVENTS, Ints, Messages
+from drupelet_tools.telemetry.analysis.group_costs import EVENTS, Ints, Messages
 from drupelet_tools.telemetry.analysis.statistics import Floats
 from drupelet_tools.telemetry.blackbox.codes import WALL_MS_MAX
 from drupelet_tools.telemetry.lake.delta import Lake

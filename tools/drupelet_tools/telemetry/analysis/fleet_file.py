@@ -28,7 +28,7 @@ from typing import Any
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.blackbox.codes import as_text
-from drupelet_tools.telemetry.calibration.factors import Calibration
+from drupelet_tools.telemetry.calibration.device_factors import Calibration
 from drupelet_tools.telemetry.energy.batteries import (
     CELLS_MAX,
     Battery,

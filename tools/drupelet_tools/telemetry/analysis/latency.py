@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drupelet_tools.telemetry.analysis.groups import Groups, Ints, Messages
+from drupelet_tools.telemetry.analysis.group_costs import Groups, Ints, Messages
 from drupelet_tools.telemetry.analysis.statistics import Floats, Survival, kaplan_meier
 
 Row = dict[str, Any]

@@ -1,7 +1,7 @@
 """What devices did in a period, in those tables that `figures` reads.
 
 A bin counts in the period in which its middle lies: an hour of a boot or, of a device whose rows
-were imported and so have no hours, a whole boot. Which messages count says `analyses_groups`.
+were imported and so have no hours, a whole boot. Which messages count says `group_costs`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.group_costs import Period
 from drupelet_tools.telemetry.blackbox import codes
 from drupelet_tools.telemetry.lake.delta import Lake, fill_wall
 from drupelet_tools.telemetry.tables.hour_bins import HOUR_MS

@@ -12,7 +12,7 @@ from drupelet_tools.telemetry.analysis.comparison import compare, periods_of
 from drupelet_tools.telemetry.analysis.figures import Figures, figures
 from drupelet_tools.telemetry.analysis.figures_read import quarantined
 from drupelet_tools.telemetry.analysis.fleet_file import FleetPlan, battery_plan
-from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.group_costs import Period
 from drupelet_tools.telemetry.analysis.period import PeriodHours, read_hours
 from drupelet_tools.telemetry.analysis.upgrades import dearer
 from drupelet_tools.telemetry.base.errors import TelemetryError

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_tools.telemetry.analysis.groups import Period
+from drupelet_tools.telemetry.analysis.group_costs import Period
 from drupelet_tools.telemetry.analysis.period import PeriodHours, summed
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.base.place import reason

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drupelet_tools.telemetry.analysis.groups import CONTENT_KINDS, Ints, Messages
+from drupelet_tools.telemetry.analysis.group_costs import CONTENT_KINDS, Ints, Messages
 from drupelet_tools.telemetry.energy.board_table import LEAKAGE_STATE
 
 Row = dict[str, Any]

@@ -17,8 +17,7 @@ import typer
 from drupelet_host.cli import exit_codes
 from drupelet_tools.telemetry.analysis.attention import ALARM, SEVERITIES, WARNING, Row
 from drupelet_tools.telemetry.blackbox import codes
-from drupelet_tools.telemetry.commands.report import match, moment_ms, read_plan, read_results
-from drupelet_tools.telemetry.commands.shared import (
+from drupelet_tools.telemetry.commands.command_line import (
     BatteryOption,
     FleetOption,
     JsonFlag,
@@ -26,6 +25,7 @@ from drupelet_tools.telemetry.commands.shared import (
     ResultsOption,
     one_line,
 )
+from drupelet_tools.telemetry.commands.report import match, moment_ms, read_plan, read_results
 from drupelet_tools.telemetry.text.cells import moment
 
 STATUSES = {ALARM: exit_codes.ALARMS, WARNING: exit_codes.WARNINGS}

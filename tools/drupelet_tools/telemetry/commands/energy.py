@@ -12,15 +12,15 @@ import typer
 
 from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.commands.shared import JsonFlag, one_line
+from drupelet_tools.telemetry.commands.command_line import JsonFlag, one_line
 
 if TYPE_CHECKING:
-    from drupelet_tools.telemetry.calibration.factors import Calibration
-    from drupelet_tools.telemetry.calibration.fit import Fit
+    from drupelet_tools.telemetry.calibration.device_factors import Calibration
+    from drupelet_tools.telemetry.calibration.fitting import Fit
     from drupelet_tools.telemetry.energy.batteries import Pack
+    from drupelet_tools.telemetry.energy.battery_life import Life, Spread
     from drupelet_tools.telemetry.energy.board_table import Board
     from drupelet_tools.telemetry.energy.figure import Figure
-    from drupelet_tools.telemetry.energy.life import Life, Spread
     from drupelet_tools.telemetry.forecast.deployment import Plan, Question
 
 app = typer.Typer(
@@ -146,7 +146,7 @@ def plan_(
 ) -> None:
     """Battery life and where the charge goes, before anything is deployed. All of it modelled."""
     with one_line():
-        from drupelet_tools.telemetry.calibration import factors
+        from drupelet_tools.telemetry.calibration import device_factors
         from drupelet_tools.telemetry.forecast import deployment
 
         table = deployment.board_of(board)
@@ -173,8 +173,8 @@ def plan_(
         )
         own = None
         if calibration is not None:
-            found = factors.read_calibrations(calibration)
-            own = factors.choose(found, calibration, board, device)
+            calibrations = device_factors.read_calibrations(calibration)
+            own = device_factors.choose(calibrations, calibration, board, device)
         outlook = deployment.plan(question, seed=seed)
         fitted = None if own is None else deployment.plan(question, calibration=own, seed=seed)
         if as_json:
@@ -230,8 +230,12 @@ def calibrate(
 ) -> None:
     """Fit a board's currents to what was measured on one device, a factor per power state."""
     with one_line():
-        from drupelet_tools.telemetry.calibration import factors, measured, timelines
-        from drupelet_tools.telemetry.calibration import fit as energy_fit
+        from drupelet_tools.telemetry.calibration import (
+            device_factors,
+            fitting,
+            measured_series,
+            timelines,
+        )
         from drupelet_tools.telemetry.forecast import deployment
 
         table = deployment.board_of(board)
@@ -240,7 +244,7 @@ def calibrate(
             raise TelemetryError("give one of --segments (a black box) and --states (a CSV)")
         if not output.parent.is_dir():
             raise TelemetryError(f"--output {output}: {output.parent}: no such folder; make it")
-        rows = measured.read_series(series)
+        rows = measured_series.read_series(series)
         if states is not None:
             timeline = timelines.read_states(states)
         else:
@@ -253,15 +257,15 @@ def calibrate(
             offset_ms = 0.0
         if align is not None:
             range_ms = _time_ms("--align", align)
-            offset_ms = energy_fit.align(rows, timeline, table, carrier, offset_ms=offset_ms,
+            offset_ms = fitting.align(rows, timeline, table, carrier, offset_ms=offset_ms,
                                          range_ms=range_ms)  # fmt: skip
             typer.echo(f"offset: {offset_ms / 1000:.4g} s", err=True)
-        fit = energy_fit.fit(rows, timeline, table, carrier, offset_ms=offset_ms, seed=seed)
+        fit = fitting.fit(rows, timeline, table, carrier, offset_ms=offset_ms, seed=seed)
         source = f"{rows.layout} series {series.name}, {fit.hours:.3g} h, {fit.windows} windows"
-        fitted = factors.of_fit(fit, device or timeline.device, board, carrier, source)
+        fitted = device_factors.of_fit(fit, device or timeline.device, board, carrier, source)
         if not fitted.factors:
             raise TelemetryError(f"{series}: determines no state; measure for longer")
-        factors.write_calibration(output, fitted)
+        device_factors.write_calibration(output, fitted)
         if as_json:
             typer.echo(json.dumps(_fit_json(fitted, fit, output)))
         else:
@@ -479,7 +483,7 @@ def _span(ends: Spread) -> str:
 
 
 def _days(life: Life) -> str:
-    from drupelet_tools.telemetry.energy.life import YEARS_MAX
+    from drupelet_tools.telemetry.energy.battery_life import YEARS_MAX
 
     days = life.days
     low, likely, high = (

@@ -15,7 +15,7 @@ import typer
 
 from drupelet_host.cli.common import path
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.commands.shared import (
+from drupelet_tools.telemetry.commands.command_line import (
     BatteryOption,
     FleetOption,
     JsonFlag,
@@ -130,11 +130,11 @@ def import_(
 ) -> None:
     """Bring another system's frames into a lake, all or nothing."""
     with one_line():
-        from drupelet_tools.telemetry.imports import frames
+        from drupelet_tools.telemetry.imports import foreign_frames
 
         size = sum(path.stat().st_size for path in files if path.is_file())
         with progress("reading", size) as advance:
-            imported = frames.import_files(
+            imported = foreign_frames.import_files(
                 files, mapping, lake, skip_unusable=skip_unusable, advance=advance
             )
         if as_json:
@@ -156,22 +156,22 @@ def read_plan(
 ) -> FleetPlan | None:
     """The fleet file, or one battery for all, with calibrations; None where none is given."""
     from drupelet_tools.telemetry.analysis import fleet_file
-    from drupelet_tools.telemetry.calibration import factors
+    from drupelet_tools.telemetry.calibration import device_factors
 
     if fleet is not None and battery is not None:
         raise TelemetryError("--fleet and --battery: give one; the fleet file names batteries")
-    found = None
+    plan = None
     if fleet is not None:
-        found = fleet_file.load_plan(fleet)
+        plan = fleet_file.load_plan(fleet)
     elif battery is not None:
-        found = fleet_file.battery_plan(battery)
+        plan = fleet_file.battery_plan(battery)
     if calibration is None:
-        return found
+        return plan
     from drupelet_tools.telemetry.analysis.report_figures import ASSUMED_BATTERY
 
-    own = factors.read_calibrations(calibration)
-    found = found or fleet_file.battery_plan(ASSUMED_BATTERY, assumed=True)
-    return replace(found, calibrations=own)
+    own = device_factors.read_calibrations(calibration)
+    plan = plan or fleet_file.battery_plan(ASSUMED_BATTERY, assumed=True)
+    return replace(plan, calibrations=own)
 
 
 def moment_ms(now: str | None) -> float | None:

@@ -15,13 +15,13 @@ import typer
 from drupelet.base.errors import DrupeletError
 from drupelet_host.base import output
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry.commands.report import read_plan
-from drupelet_tools.telemetry.commands.shared import (
+from drupelet_tools.telemetry.commands.command_line import (
     BatteryOption,
     FleetOption,
     one_line,
     path_or_uri,
 )
+from drupelet_tools.telemetry.commands.report import read_plan
 
 if TYPE_CHECKING:
     from drupelet_tools.telemetry.monitor.fleet_watch import FleetWatch

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drupelet_host.cli.common import path
-from drupelet_tools.telemetry.commands import alerts, energy, report, serve
-from drupelet_tools.telemetry.commands import follow as command_follow
-from drupelet_tools.telemetry.commands import lake as command_lake
-from drupelet_tools.telemetry.commands.shared import JsonFlag, LakeOption, one_line, path_or_uri
+from drupelet_tools.telemetry.commands import alerts, energy, ingest_follow, report, serve, upkeep
+from drupelet_tools.telemetry.commands.command_line import (
+    JsonFlag,
+    LakeOption,
+    one_line,
+    path_or_uri,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +93,7 @@ def ingest(
         names_given = inputs.read_names(names) if names else {}
         cluster = session.cluster_of(master, conf or [])
         if follow:
-            command_follow.follow(
+            ingest_follow.follow(
                 paths,
                 lake,
                 names_given,
@@ -101,7 +104,7 @@ def ingest(
                 as_json=as_json,
             )
             return
-        command_follow.refuse_without_follow(every, max_files)
+        ingest_follow.refuse_without_follow(every, max_files)
         started: list[session.Session | session.Remote] = []
 
         def spark() -> SparkSession:
@@ -118,7 +121,7 @@ def ingest(
         if as_json:
             typer.echo(json.dumps(counts))
         else:
-            typer.echo(command_follow.counts_text(counts))
+            typer.echo(ingest_follow.counts_text(counts))
 
 
 @app.command()
@@ -157,5 +160,5 @@ def query(
 report.register(app)
 alerts.register(app)
 serve.register(app)
-command_lake.register(app)
+upkeep.register(app)
 app.add_typer(energy.app, name="energy")

@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.energy.figure import (
     Draws,
     Figure,
     figure,
+    load_table,
     number,
     parsed,
     table_names,
-    table_text,
 )
 
 HOURS_PER_YEAR = 8_766.0
@@ -176,9 +175,7 @@ def load_battery(name: str) -> Battery:
     Raises:
         TelemetryError: no such battery, or a figure in its table is missing or not a number.
     """
-    if name not in battery_names():
-        raise TelemetryError(f"no table for battery {name!r}; have {battery_names()}")
-    return parse_battery(table_text(__package__, "batteries", name), f"batteries/{name}.toml")
+    return load_table(__package__, "batteries", "table for battery", name, _battery)
 
 
 def parse_battery(text: str, where: str) -> Battery:

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.blackbox import codes
 from drupelet_tools.telemetry.energy.figure import (
     Figure,
     figure,
+    load_table,
     number,
     parsed,
     table_names,
-    table_text,
 )
 from drupelet_tools.telemetry.energy.wake import WakeStep, wake_steps
 
@@ -144,9 +143,7 @@ def load_board(name: str) -> Board:
     Raises:
         TelemetryError: no such board, or a figure in its table is missing or not a number.
     """
-    if name not in board_names():
-        raise TelemetryError(f"no current table for board {name!r}; have {board_names()}")
-    return parse_board(table_text(__package__, "boards", name), f"boards/{name}.toml")
+    return load_table(__package__, "boards", "current table for board", name, _board)
 
 
 def parse_board(text: str, where: str) -> Board:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.energy.figure import (
     Figure,
     figure,
-    parsed,
+    load_table,
     table_names,
-    table_text,
 )
 
 JOINS = ("none", "radio", "ip")  # `ip`: the way into the network depends on the address
@@ -44,9 +42,7 @@ def load_carrier(name: str) -> Carrier:
     Raises:
         TelemetryError: no such carrier, or a figure in its table is missing or not a number.
     """
-    if name not in carrier_names():
-        raise TelemetryError(f"no table for carrier {name!r}; have {carrier_names()}")
-    return parsed(table_text(__package__, "carriers", name), f"carriers/{name}.toml", _carrier)
+    return load_table(__package__, "carriers", "table for carrier", name, _carrier)
 
 
 def _carrier(table: dict[str, Any]) -> Carrier:

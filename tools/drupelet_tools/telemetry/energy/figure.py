@@ -17,7 +17,7 @@ from drupelet_tools.telemetry.base.errors import TelemetryError
 SCHEMA = 1  # of the tables' layout; a table's own `version` is the date of its figures
 
 Draws = NDArray[np.float64]
-Made = TypeVar("Made")
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def number(row: Mapping[str, Any], key: str, what: str) -> float:
     return float(value)
 
 
-def parsed(text: str, where: str, build: Callable[[dict[str, Any]], Made]) -> Made:
+def parsed(text: str, where: str, build: Callable[[dict[str, Any]], Built]) -> Built:
     """What `build` makes of a TOML text; every error is one line that names `where`.
 
     Raises:
@@ -100,3 +100,19 @@ def table_names(package: str, folder: str) -> tuple[str, ...]:
 def table_text(package: str, folder: str, name: str) -> str:
     """Text of a table that a package brings."""
     return (resources.files(package) / folder / f"{name}.toml").read_text("utf-8")
+
+
+def load_table(
+    package: str, folder: str, kind: str, name: str, build: Callable[[dict[str, Any]], Built]
+) -> Built:
+    """What `build` makes of a table that a package brings.
+
+    kind: what such a table is of, for errors: "table for carrier".
+
+    Raises:
+        TelemetryError: no such table, or a figure in it is missing or not a number.
+    """
+    names = table_names(package, folder)
+    if name not in names:
+        raise TelemetryError(f"no {kind} {name!r}; have {', '.join(names)}")
+    return parsed(table_text(package, folder, name), f"{folder}/{name}.toml", build)

@@ -3,7 +3,7 @@
 A wake is made of steps: `boot` (from reset to the program), `mount` (the file system and the
 program's import), `join` (the radio's start and the way into the network). A step takes a time
 and either a charge of its own, which was measured, or the current of a power state during that
-time. Rows of `[[wake]]` in `boards/*.toml`; a plan adds them up (`energy_plan`).
+time. Rows of `[[wake]]` in `boards/*.toml`; a plan adds them up (`forecast.deployment`).
 """
 
 from __future__ import annotations

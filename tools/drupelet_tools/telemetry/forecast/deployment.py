@@ -3,7 +3,7 @@
     a day = wakes * (boot + storage + join + work + messages * (transmit + receive)) + sleep
 
 Currents, times and charges are those of the tables that the report uses (`boards/*.toml`, with
-their `[[wake]]` rows, and `carriers/*.toml`); life comes of `energy_life.life_of`. Everything
+their `[[wake]]` rows, and `carriers/*.toml`); life comes of `battery_life.life_of`. Everything
 is *modelled*.
 """
 
@@ -17,20 +17,10 @@ from typing import Any
 import numpy as np
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.calibration.factors import Calibration
+from drupelet_tools.telemetry.calibration.device_factors import Calibration
 from drupelet_tools.telemetry.energy import airtime
 from drupelet_tools.telemetry.energy.batteries import Pack
-from drupelet_tools.telemetry.energy.board_table import (
-    MS_PER_HOUR,
-    UC_PER_MAH,
-    Board,
-    Current,
-    board_names,
-)
-from drupelet_tools.telemetry.energy.board_table import load_board as _load_board
-from drupelet_tools.telemetry.energy.carriers import Carrier, carrier_names, load_carrier
-from drupelet_tools.telemetry.energy.figure import Draws, Figure
-from drupelet_tools.telemetry.energy.life import (
+from drupelet_tools.telemetry.energy.battery_life import (
     DRAWS,
     HOURS_PER_DAY,
     YEARS_MAX,
@@ -41,6 +31,16 @@ from drupelet_tools.telemetry.energy.life import (
     life_of,
     spread,
 )
+from drupelet_tools.telemetry.energy.board_table import (
+    MS_PER_HOUR,
+    UC_PER_MAH,
+    Board,
+    Current,
+    board_names,
+)
+from drupelet_tools.telemetry.energy.board_table import load_board as _load_board
+from drupelet_tools.telemetry.energy.carriers import Carrier, carrier_names, load_carrier
+from drupelet_tools.telemetry.energy.figure import Draws, Figure
 from drupelet_tools.telemetry.energy.wake import WakeStep, find_step
 
 MS_PER_DAY = 86_400_000

@@ -24,9 +24,9 @@ from drupelet_tools.telemetry.energy.batteries import (
     hours_until_empty,
     load_battery,
 )
+from drupelet_tools.telemetry.energy.battery_life import HOURS_PER_DAY, Use, life
 from drupelet_tools.telemetry.energy.board_table import load_board
 from drupelet_tools.telemetry.energy.figure import Figure
-from drupelet_tools.telemetry.energy.life import HOURS_PER_DAY, Use, life
 from drupelet_tools.telemetry.energy.wake import find_step
 from drupelet_tools.telemetry.forecast.deployment import wake_mc
 

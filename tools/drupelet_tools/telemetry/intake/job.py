@@ -142,7 +142,7 @@ def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
     def run_plans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        freeze_loaded()
+        freeze_loaded()  # a cluster has workers that no warm-up reached
         for batch in batches:
             context = TaskContext.get()
             attempt = context.taskAttemptId() if context else 0

@@ -47,10 +47,10 @@ class Written:
 class PieceFile:
     """A group's file of pieces while it is written; nothing counts before the driver commits."""
 
-    def __init__(self, root: Place, name: str, plain: GroupColumns, taken_ms: int) -> None:
+    def __init__(self, root: Place, name: str, group: GroupColumns, taken_ms: int) -> None:
         self._root = root
         self._name = name
-        self._plain = plain
+        self._group = group
         self._taken_ms = taken_ms
         self._waiting: list[pa.Table] = []
         self._writer: pq.ParquetWriter | None = None
@@ -92,23 +92,23 @@ class PieceFile:
     def _copy_columns(
         self, rows: Ints, chunk: Chunk, sums: Sums, copy: Ints, first: Flags
     ) -> dict[str, Any]:
-        plain, copies = self._plain, sums.copies
+        group, copies = self._group, sums.copies
         row = rows[copy]
         content = self._contents(chunk)
         pack, pack_offset = self._packed(rows, chunk)
         columns: dict[str, Any] = {
-            "device": plain.device.take(pa.array(row)),
-            "boot": plain.boot[row],
-            "number": plain.number[row],
-            "size": plain.size[row],
-            "header_crc": plain.header_crc[row],
-            "first_crc": plain.first_crc[row],
+            "device": group.device.take(pa.array(row)),
+            "boot": group.boot[row],
+            "number": group.number[row],
+            "size": group.size[row],
+            "header_crc": group.header_crc[row],
+            "first_crc": group.first_crc[row],
             "content_crc": content[copy],
             "damaged": copies.damaged[copy],
             "file": pa.DictionaryArray.from_arrays(
-                plain.file_at[row].astype(np.int32), plain.file.dictionary
+                group.file_at[row].astype(np.int32), group.file.dictionary
             ),
-            "offset": plain.offset[row],
+            "offset": group.offset[row],
             "pack": pack.take(pa.array(copy)),
             "pack_offset": pack_offset[copy],
             "taken_ms": np.full(len(copy), self._taken_ms),
@@ -132,7 +132,7 @@ class PieceFile:
         """What is wrong with each copy, at the first of its rows."""
         found: dict[int, list[dict[str, Any]]] = {}
         for damage in chunk.damages:
-            offset = int(self._plain.offset[rows[damage.entry]])
+            offset = int(self._group.offset[rows[damage.entry]])
             if damage.block is not None:
                 offset += BOX_HEADER_SIZE + damage.block * BLOCK_SIZE
             told = {"block": damage.block, "offset": offset, "reason": damage.reason}
@@ -150,11 +150,11 @@ class PieceFile:
 
     def _packed(self, rows: Ints, chunk: Chunk) -> tuple[pa.Array, Ints]:
         """Where in the lake's packs each entry is; those of small files are put there."""
-        plain, entries = self._plain, chunk.entries
+        group, entries = self._group, chunk.entries
         place = np.full(len(rows), NONE)
-        own = plain.own_pack[plain.file_at[rows]]  # it is there already
+        own = group.own_pack[group.file_at[rows]]  # it is there already
         name = f"{PACKS}/{self._name}.dbxpack"
-        for entry in np.flatnonzero(plain.small[rows] & ~own):
+        for entry in np.flatnonzero(group.small[rows] & ~own):
             low = int(entries.at[entry])
             data = entries.data.data[low : low + int(entries.size[entry])]
             place[entry] = self._add_to_pack(name, data)
@@ -162,9 +162,9 @@ class PieceFile:
         if own.any():
             names = packs.to_pylist()
             for at in np.flatnonzero(own).tolist():
-                path = plain.files[int(plain.file_at[rows[at]])]
+                path = group.files[int(group.file_at[rows[at]])]
                 names[at] = f"{PACKS}/{path.rpartition('/')[2]}"
-                place[at] = int(plain.offset[rows[at]])
+                place[at] = int(group.offset[rows[at]])
             packs = pa.array(names, pa.string())
         return packs, place
 
@@ -201,7 +201,7 @@ class PieceFile:
     def close(self) -> Written:
         """Write what waits, durably."""
         self._write()
-        devices = [str(self._plain.device[at].as_py()) for at in (0, len(self._plain.device) - 1)]
+        devices = [str(self._group.device[at].as_py()) for at in (0, len(self._group.device) - 1)]
         self.written.device_min, self.written.device_max = devices
         if self._writer is not None:
             self._writer.close()

@@ -61,13 +61,13 @@ def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[
 
 
 def _write_pieces(root: Place, attempt: str, entries: pa.Table, *, events: bool) -> Written:
-    plain = GroupColumns(entries, root / PACKS)
+    group = GroupColumns(entries, root / PACKS)
     files = Files()
-    out = PieceFile(root, attempt, plain, time.time_ns() // 1_000_000)
-    unread = int(plain.alternate.sum())
+    out = PieceFile(root, attempt, group, time.time_ns() // 1_000_000)
+    unread = int(group.alternate.sum())
     try:
-        for rows, chunk in read_chunks(plain, files, apart=True):
-            unread -= int(plain.alternate[rows].sum())
+        for rows, chunk in read_chunks(group, files, apart=True):
+            unread -= int(group.alternate[rows].sum())
             out.add(rows, chunk, add_up(chunk), events=events)
         written = out.close()
     finally:
@@ -77,16 +77,16 @@ def _write_pieces(root: Place, attempt: str, entries: pa.Table, *, events: bool)
 
 
 def read_chunks(
-    plain: GroupColumns, files: Files, *, apart: bool = False
+    group: GroupColumns, files: Files, *, apart: bool = False
 ) -> Iterator[tuple[Ints, Chunk]]:
     """Chunks of checked blocks, and the rows of their entries.
 
     A segment whose first copy is damaged comes with its other copies in a chunk behind that of
     its neighbours. Copies of one segment are merged, or with `apart` each stays by itself.
     """
-    first = np.flatnonzero(~plain.alternate)
-    weight = np.minimum(plain.size // BLOCK_SIZE + 1, BOX_BLOCKS_MAX + 1)[first]
-    family = plain.family[first]
+    first = np.flatnonzero(~group.alternate)
+    weight = np.minimum(group.size // BLOCK_SIZE + 1, BOX_BLOCKS_MAX + 1)[first]
+    family = group.family[first]
     filled = np.cumsum(weight)
     low = 0
     while low < len(first):
@@ -96,30 +96,30 @@ def read_chunks(
             high += 1
         rows = first[low:high]
         low = high
-        chunk = decode.check(_entries(plain, rows, files, apart))
-        again = _to_mend(plain, rows, chunk)
+        chunk = decode.check(_entries(group, rows, files, apart))
+        again = _to_mend(group, rows, chunk)
         if len(again) == 0:
             yield rows, chunk
             continue
-        kept = rows[~np.isin(plain.family[rows], again)]
+        kept = rows[~np.isin(group.family[rows], again)]
         if len(kept):
-            yield kept, decode.check(_entries(plain, kept, files, apart))
-        rows = _distinct(plain, np.flatnonzero(np.isin(plain.family, again)), files)
-        yield rows, decode.check(_entries(plain, rows, files, apart))
+            yield kept, decode.check(_entries(group, kept, files, apart))
+        rows = _distinct(group, np.flatnonzero(np.isin(group.family, again)), files)
+        yield rows, decode.check(_entries(group, rows, files, apart))
 
 
-def _to_mend(plain: GroupColumns, rows: Ints, chunk: Chunk) -> Ints:
+def _to_mend(group: GroupColumns, rows: Ints, chunk: Chunk) -> Ints:
     """Families with damage of which there are copies that were not read."""
     if not chunk.damages:
         return np.zeros(0, dtype=np.int64)
-    damaged = plain.family[rows[sorted({damage.entry for damage in chunk.damages})]]
-    more = plain.family[plain.alternate]
+    damaged = group.family[rows[sorted({damage.entry for damage in chunk.damages})]]
+    more = group.family[group.alternate]
     return np.intersect1d(damaged, more)
 
 
-def _distinct(plain: GroupColumns, rows: Ints, files: Files) -> Ints:
+def _distinct(group: GroupColumns, rows: Ints, files: Files) -> Ints:
     """The copies without those whose bytes are those of an earlier one."""
-    entries = _entries(plain, rows, files)
+    entries = _entries(group, rows, files)
     seen = set()
     kept = []
     for at, row in enumerate(rows):
@@ -132,16 +132,16 @@ def _distinct(plain: GroupColumns, rows: Ints, files: Files) -> Ints:
     return np.array(kept, dtype=np.int64)
 
 
-def _entries(plain: GroupColumns, rows: Ints, files: Files, apart: bool = False) -> Entries:
-    at, data = files.read(plain, rows)
+def _entries(group: GroupColumns, rows: Ints, files: Files, apart: bool = False) -> Entries:
+    at, data = files.read(group, rows)
     return Entries(
-        plain.unit[rows],
-        plain.number[rows],
-        rows if apart else plain.family[rows],
-        plain.boot[rows],
-        plain.wall_ms[rows],
-        plain.wall_uncertainty_ms[rows],
-        plain.size[rows],
+        group.unit[rows],
+        group.number[rows],
+        rows if apart else group.family[rows],
+        group.boot[rows],
+        group.wall_ms[rows],
+        group.wall_uncertainty_ms[rows],
+        group.size[rows],
         at,
         data,
     )
@@ -157,9 +157,9 @@ class Files:
         self._open: dict[int, Opened] = {}
         self._held = held or {}
 
-    def read(self, plain: GroupColumns, rows: Ints) -> tuple[Ints, Bytes]:
+    def read(self, group: GroupColumns, rows: Ints) -> tuple[Ints, Bytes]:
         """The bytes of some entries, and where in them each begins."""
-        file, offset, size = plain.file_at[rows], plain.offset[rows], plain.size[rows]
+        file, offset, size = group.file_at[rows], group.offset[rows], group.size[rows]
         end = offset + size
         goes_on = (file[1:] == file[:-1]) & (offset[1:] >= end[:-1])
         goes_on &= offset[1:] <= end[:-1] + READ_GAP_MAX
@@ -170,13 +170,13 @@ class Files:
         place = 0
         for length, low, high in zip(lengths, edges[:-1], edges[1:], strict=True):
             begin = int(offset[low])
-            self._fill(plain, int(file[low]), begin, data.data[place : place + length])
+            self._fill(group, int(file[low]), begin, data.data[place : place + length])
             at[low:high] = offset[low:high] - begin + place
             place += length
         return at, data
 
-    def _fill(self, plain: GroupColumns, file: int, offset: int, target: memoryview) -> None:
-        path = plain.files[file]
+    def _fill(self, group: GroupColumns, file: int, offset: int, target: memoryview) -> None:
+        path = group.files[file]
         if path in self._held:
             target[:] = self._held[path][offset : offset + len(target)]
             return

@@ -294,8 +294,8 @@ def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     freeze_loaded()
     for batch in batches:
-        told = [job.__name__] * batch.num_rows
-        yield pa.RecordBatch.from_pydict({"part": pa.array(told, pa.string())})
+        names = [job.__name__] * batch.num_rows
+        yield pa.RecordBatch.from_pydict({"part": pa.array(names, pa.string())})
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

@@ -173,37 +173,37 @@ def read_share(share: InputPartition, table: str) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_pylist(share.rows, schema=TABLES[table]).to_batches()
     if not share.entries:
         return
-    plain = GroupColumns(pa.ipc.open_file(share.entries).read_all())
+    group = GroupColumns(pa.ipc.open_file(share.entries).read_all())
     files = Files(share.held)
     try:
-        for rows, chunk in read_chunks(plain, files):
+        for rows, chunk in read_chunks(group, files):
             table_of = _quarantine if table == "quarantine" else _events
-            yield from table_of(plain, rows, chunk).combine_chunks().to_batches()
+            yield from table_of(group, rows, chunk).combine_chunks().to_batches()
     finally:
         files.close()
 
 
-def _events(plain: GroupColumns, rows: Ints, chunk: Chunk) -> pa.Table:
+def _events(group: GroupColumns, rows: Ints, chunk: Chunk) -> pa.Table:
     columns = event_columns(chunk)
     entry = columns.pop("entry")
     at = pa.array(rows[entry])
-    columns["device"] = plain.device.take(at)
-    columns["boot"] = plain.boot[rows][entry].astype(np.int32)
-    columns["number"] = plain.number[rows][entry]
+    columns["device"] = group.device.take(at)
+    columns["boot"] = group.boot[rows][entry].astype(np.int32)
+    columns["number"] = group.number[rows][entry]
     schema = TABLES["events"]
     arrays = [pa.array(columns[name]) for name in schema.names if name != "device"]
     return pa.Table.from_arrays([columns["device"], *arrays], names=schema.names).cast(schema)
 
 
-def _quarantine(plain: GroupColumns, rows: Ints, chunk: Chunk) -> pa.Table:
+def _quarantine(group: GroupColumns, rows: Ints, chunk: Chunk) -> pa.Table:
     places = []
     for damage in chunk.damages:
         row = int(rows[damage.entry])
-        number, offset = int(plain.number[row]), int(plain.offset[row])
-        file = plain.files[int(plain.file_at[row])]
+        number, offset = int(group.number[row]), int(group.offset[row])
+        file = group.files[int(group.file_at[row])]
         if damage.block is not None:
             offset += BOX_HEADER_SIZE + damage.block * BLOCK_SIZE
-        place = {"device": plain.device[row].as_py(), "boot": int(plain.boot[row])}
+        place = {"device": group.device[row].as_py(), "boot": int(group.boot[row])}
         place |= {"number": number, "block": damage.block, "file": file}
         places.append({**place, "offset": offset, "reason": damage.reason})
     return pa.Table.from_pylist(places, schema=TABLES["quarantine"])

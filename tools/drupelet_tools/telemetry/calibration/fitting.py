@@ -17,7 +17,7 @@ import numpy as np
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.blackbox import codes
-from drupelet_tools.telemetry.calibration.measured import Series
+from drupelet_tools.telemetry.calibration.measured_series import Series
 from drupelet_tools.telemetry.calibration.timelines import Timeline
 from drupelet_tools.telemetry.energy.board_table import MS_PER_HOUR, Board
 from drupelet_tools.telemetry.energy.figure import Draws, Figure

@@ -27,7 +27,7 @@ import tomlkit
 
 from drupelet_host.base.atomic_write import atomic_write
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.calibration.fit import FACTOR_MAX, FACTOR_MIN, Fit
+from drupelet_tools.telemetry.calibration.fitting import FACTOR_MAX, FACTOR_MIN, Fit
 from drupelet_tools.telemetry.energy.board_table import Board, Current, board_names, load_board
 from drupelet_tools.telemetry.energy.figure import SCHEMA, Figure, figure, number, parsed
 

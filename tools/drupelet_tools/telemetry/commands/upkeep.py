@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from drupelet_tools.telemetry.base.errors import TelemetryError
-from drupelet_tools.telemetry.commands.shared import JsonFlag, LakeArgument, one_line
+from drupelet_tools.telemetry.commands.command_line import JsonFlag, LakeArgument, one_line
 
 
 def register(app: typer.Typer) -> None:

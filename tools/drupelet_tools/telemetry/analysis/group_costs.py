@@ -211,7 +211,7 @@ def by_group(told: Messages, groups: Groups, traffic: Mapping[str, Row]) -> list
     Args:
         told: the fleet's messages.
         groups: as `find` gives them.
-        traffic: `analyses_sync.traffic_figures` of each device that takes part.
+        traffic: `sync_cost.traffic_figures` of each device that takes part.
     """
     rows = np.flatnonzero(groups.of_message[told.message] >= 0)
     if not len(rows):
