@@ -27,22 +27,22 @@ WRAP_MS = 2**22 * 1000  # a 32-bit clock of 1,024 Hz comes round in so long: 48.
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def imported(tmp_path_factory):
     """Figures of the three real logs, each in a lake of its own."""
-    told = {}
+    by_log = {}
     for name, file in (
         ("campusiot-tower", TOWER), ("campusiot-indoor", INDOOR), ("campusiot-contacts", CONTACTS)
     ):  # fmt: skip
         root = tmp_path_factory.mktemp("real") / "lake"
         counts = foreign_frames.import_files([DATA / file], name, root)
         all_figures = figures.figures(delta.open_lake(root))
-        told[name] = (counts, all_figures["devices"][0], all_figures)
-    return told
+        by_log[name] = (counts, all_figures["devices"][0], all_figures)
+    return by_log
 
 
 @real
-def test_the_towers_outages_gaps_and_repeats(found):
-    counts, device, made = found["campusiot-contacts"]
+def test_the_towers_outages_gaps_and_repeats(imported):
+    counts, device, made = imported["campusiot-contacts"]
     assert (counts.frames, counts.devices, counts.unusable) == (26_250, 1, 0)
     assert device["device"] == "lora-a81758fffe04b1c1"
     log, seen = device["integrity"], device["presence"]
@@ -65,8 +65,8 @@ def test_the_towers_outages_gaps_and_repeats(found):
 
 
 @real
-def test_the_towers_battery_falls_though_single_readings_do_not_show_it(found):
-    counts, device, _ = found["campusiot-tower"]
+def test_the_towers_battery_falls_though_single_readings_do_not_show_it(imported):
+    counts, device, _ = imported["campusiot-tower"]
     assert counts.frames == 12_614
     battery = device["battery"]
     assert battery["readings"] == 12_613
@@ -88,8 +88,8 @@ def test_the_towers_battery_falls_though_single_readings_do_not_show_it(found):
 
 
 @real
-def test_the_indoor_node_starts_its_counter_again_and_again(found):
-    counts, device, _ = found["campusiot-indoor"]
+def test_the_indoor_node_starts_its_counter_again_and_again(imported):
+    counts, device, _ = imported["campusiot-indoor"]
     assert counts.frames == 13_352
     assert device["name"] == "IMST_C727B"
     assert device["health"]["boots"] == 22
