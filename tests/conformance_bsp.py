@@ -140,9 +140,8 @@ BSP = [
              "            self._note_held(handle, GOT_OFFER)\n",
              ""),
     Mutation("B-3-11", CORE + "engine/exchange.py",
-             "            if self.is_quiet or not due or self.sees(group) "
-             "!= SHARED:\n",
-             "            if self.is_quiet or not due:\n"),
+             "            if not due or self.sees(group) != SHARED:\n",
+             "            if not due:\n"),
     Mutation("B-3-12", CORE + "wire/bsp1.py",
              "elif kind <= REQUEST and (length == 0 or length % ID_SIZE):",
              "elif kind < REQUEST and (length == 0 or length % ID_SIZE):"),
@@ -241,8 +240,8 @@ BSP = [
              "        outbox.unmark(row, BUNDLED)\n",
              "        pass\n"),
     Mutation("B-4.2-12", CORE + "engine/exchange.py",
-             "due = not outbox.state(row) & (HOLD | REQUEST | EPHEMERAL)",
-             "due = not outbox.state(row) & (REQUEST | EPHEMERAL)"),
+             "(row := outbox.next_open(scan[_OFFER_ROW]))",
+             "(row := scan[_OFFER_ROW])"),
     Mutation("B-4.2-13", CORE + "engine/exchange.py",
              "is_offered_first = (self.interactive or self.is_quiet) and "
              "not state & EPHEMERAL",

@@ -153,9 +153,8 @@ MVDS = [
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == 2 and not self.visits)"),
     Mutation("M5-4.2-04", CORE + "engine/exchange.py",
-             "while self.interactive and scan[_OFFER_ROW] < outbox.count and "
-             "pace.left > 0:",
-             "while scan[_OFFER_ROW] < outbox.count and pace.left > 0:"),
+             "if not self.interactive or self.is_quiet:",
+             "if self.is_quiet:"),
     Mutation("M6-4.2-05", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == INTERACTIVE and not self.visits "

@@ -137,6 +137,15 @@ class Outbox:
         """Return True until the peer is known to hold the message."""
         return not self.rows[row * ROW_SIZE + _STATE] & HOLD
 
+    def next_open(self, row: int) -> int:
+        """Return the first row, from `row` on, of a message that the peer is not known to hold;
+        `count` if there is none."""
+        rows = self.rows
+        count = self.count
+        while row < count and rows[row * ROW_SIZE + _STATE] & HOLD:
+            row += 1
+        return row
+
     def step(self, row: int, event: int) -> None:
         """Change a row's state by an event of `states`."""
         state = step(self.state(row), event)
@@ -363,9 +372,9 @@ class Outbox:
     def low(self, group: int = -1) -> int:
         """Return the handle from which on the peer may lack a message, of a group (row) if it is
         given."""
-        for row in range(self.count if self.open_count else 0):
-            is_lacked = not self.state(row) & (HOLD | WANTED)
-            if is_lacked and (group < 0 or self.group(row) == group):
+        row = -1
+        while (row := self.next_open(row + 1)) < self.count:
+            if not self.state(row) & WANTED and (group < 0 or self.group(row) == group):
                 # The row may be after the cursor: the peer held the message, then requested it.
                 return min(self.handles[row], self.cursor + 1)
         return self.cursor + 1

@@ -6,7 +6,7 @@ from drupelet.base.time_ms import SILENT_EPOCHS, epochs_since
 from drupelet.engine.backoff import BASE_EPOCHS, counted, interval_epochs
 from drupelet.engine.inbox import REQUESTED
 from drupelet.engine.members import FAMILY_MVDS
-from drupelet.engine.states import HOLD, REQUEST
+from drupelet.engine.states import REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,8 +150,9 @@ class Pace:
         outbox = self._exchange.outbox
         waiting = 0
         self.is_away = self.is_silent()
-        for row in range(outbox.count if outbox.open_count else 0):
-            if outbox.state(row) & HOLD or not outbox.sends(row):
+        row = -1
+        while (row := outbox.next_open(row + 1)) < outbox.count:
+            if not outbox.sends(row):
                 continue
             wait = self.row_wait(row)
             if wait > 0:
@@ -240,9 +241,8 @@ class Pace:
         outbox = self._exchange.outbox
         soonest = unasked = NEVER
         waiting = 0
-        for row in range(outbox.count):
-            if outbox.state(row) & HOLD:
-                continue
+        row = -1
+        while (row := outbox.next_open(row + 1)) < outbox.count:
             wait = self.row_wait(row)
             if self.is_asked(row):
                 soonest = min(soonest, wait)
