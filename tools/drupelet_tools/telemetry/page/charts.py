@@ -349,9 +349,11 @@ def _bars(
 def _latency_chart(figures: Figures) -> Chart | None:
     """Share delivered over time: each device of a small fleet, else the fleet and its slowest."""
     devices = [row for row in figures["devices"] if row["latency"]["curve"]]
+    title = "At device"
     if len(devices) > CURVES_MAX:
         devices.sort(key=lambda row: -(row["latency"]["p90_ms"] or float("inf")))
         devices = devices[: CURVES_MAX - 1]
+        title = f"At the {len(devices)} slowest devices (90 % within), and at all"
     curves = [(row["label"], row["latency"]["curve"]) for row in devices]
     if len(curves) > 1:
         curves.insert(0, ("all", figures["fleet"]["latency"]["curve"]))
@@ -363,12 +365,12 @@ def _latency_chart(figures: Figures) -> Chart | None:
     ]
     if not rows:
         return None
-    return _waits(rows, unit, [name for name, _ in curves])
+    return _waits(rows, unit, [name for name, _ in curves], title)
 
 
-def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
+def _waits(rows: list[Row], unit: str, names: list[str], title: str) -> alt.Chart:
     # One legend for colour and dash.
-    legend = alt.Legend(title="At device", orient="bottom", columns=4, symbolSize=300)
+    legend = alt.Legend(title=title, orient="bottom", columns=4, symbolSize=300, titleLimit=WIDTH)
     scale = alt.Scale(domain=names, range=list(COLOURS))
     dashes = alt.Scale(domain=names)
     picked = alt.selection_point(fields=["device"], bind="legend")

@@ -241,7 +241,7 @@ def delivery_tiles(all_figures: Figures) -> list[Tile]:
     both = f"{time_in(wait['p50_ms'], unit_ms)} / {time_in(wait['p90_ms'], unit_ms)}"
     expected = " / expected" if fleet["expected"] is not None else ""
     return _known([
-        (f"Delivered{expected}", delivered(fleet), ""),
+        (f"Delivered{expected}", delivered(fleet), "with the authors' own"),
         ("Latency, median / 90 % within", both if wait["timed"] else DASH, unit),
         ("Undelivered", number(undelivered(all_figures)), "message copies"),
         ("Duplicates dropped", number(fleet["duplicates"]), ""),
@@ -249,16 +249,16 @@ def delivery_tiles(all_figures: Figures) -> list[Tile]:
 
 
 def cost_tiles(all_figures: Figures) -> list[Tile]:
-    """What a delivered message costs the fleet."""
+    """What a message costs the fleet for each member other than its author that it reached."""
     fleet = all_figures["fleet"]
     away = fleet["deliveries_away"]
     mah = fleet["mah_modelled"]
     per_message = None if mah is None or away <= 0 else mah / away
     return _known([
-        ("Sent per delivery", number(fleet["bytes_per_message"]), "B"),
-        ("Charge per delivery, modelled", significant(per_message), "mAh"),
+        ("Sent per delivery to another member", number(fleet["bytes_per_message"]), "B"),
+        ("Charge per delivery to another member, modelled", significant(per_message), "mAh"),
         ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
-        ("Multiplier by bytes", times(fleet["multiplier"]["bytes"]), ""),
+        ("Bytes sent per byte of messages", times(fleet["multiplier"]["bytes"]), ""),
     ])  # fmt: skip
 
 
