@@ -215,7 +215,7 @@ BSP = [
              "        if is_offered_first and not state & REQUEST and not "
              "outbox.sends(row):\n"),
     Mutation("B-4.2-07", CORE + "wire/bsp1.py",
-             "    return _fill_ids(exchange, frame, at, limit, REQUEST)\n",
+             "    return fill_record(exchange, frame, at, limit, REQUEST)\n",
              "    return at\n"),
     Mutation("B-4.2-08", CORE + "engine/inbox.py",
              "        else:\n"

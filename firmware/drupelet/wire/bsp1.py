@@ -97,18 +97,20 @@ def fill(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
             if begin + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room
             exchange.too_long()
-        elif _put_message(exchange, frame, at, size):
+        elif put_message(exchange, frame, at, size):
             at += RECORD_HEADER_SIZE + size
-    return _fill_ids(exchange, frame, at, limit, OFFER)
+    return fill_record(exchange, frame, at, limit, OFFER)
 
 
 def fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
     """Write only the ACKs and REQUESTs that are due; arguments and result as for `fill`."""
-    at = _fill_ids(exchange, frame, at, limit, ACK)
-    return _fill_ids(exchange, frame, at, limit, REQUEST)
+    at = fill_record(exchange, frame, at, limit, ACK)
+    return fill_record(exchange, frame, at, limit, REQUEST)
 
 
-def _put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) -> bool:
+def put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) -> bool:
+    """Write a MESSAGE with the selected message, `size` bytes with its header; return True if the
+    store could read it."""
     core = exchange.core
     put_header(frame, at, MESSAGE, size)
     at += RECORD_HEADER_SIZE
@@ -122,7 +124,8 @@ def _put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) 
     return is_read
 
 
-def _fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+def fill_record(exchange: "RecordsPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+    """Write a record with the ids of a `kind` that are due to frame[at:limit]; return its end."""
     start = end = at + RECORD_HEADER_SIZE
     while end + ID_SIZE <= limit:
         if kind == ACK:

@@ -23,7 +23,7 @@ from drupelet.base.limits import (
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
-from drupelet.base.memory import copy, equal, get_u16, put_u16
+from drupelet.base.memory import copy, equal, get_u16
 from drupelet.base.time_ms import epochs_since
 from drupelet.wire.bsp0.records import (
     ACK,
@@ -38,6 +38,7 @@ from drupelet.wire.bsp0.records import (
     is_well_sized,
     record,
 )
+from drupelet.wire.bsp1 import fill_record, put_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,59 +107,29 @@ class Records:
 
     def records_into(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write the records due to frame[at:limit]; return their end (`at` if none is due)."""
-        at = self._ids_into(exchange, frame, at, limit, ACK)
-        at = self._ids_into(exchange, frame, at, limit, REQUEST)
+        at = _ids_into(exchange, frame, at, limit, ACK)
+        at = _ids_into(exchange, frame, at, limit, REQUEST)
         while limit - at >= _RECORD_SIZE_MIN and exchange.next_message():
+            assert exchange.core.store.size, "an empty body is in the log"
             size = CONTENT_HEADER_SIZE + exchange.core.store.size
             end = at + RECORD_HEADER_SIZE + size
             if end <= limit:
-                if _message_into(exchange, frame, at, size):
+                if put_message(exchange, frame, at, size):
+                    frame[at] = VERSION
                     at = end
             elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room, even with the longest opening
             else:
                 exchange.too_long()
-        return self._ids_into(exchange, frame, at, limit, OFFER)
-
-    def _ids_into(
-        self, exchange: "Exchange", frame: bytearray, at: int, limit: int, kind: int
-    ) -> int:  # fmt: skip
-        start = end = at + RECORD_HEADER_SIZE
-        limit = min(limit, start + IDS_MAX * ID_SIZE)
-        while end + ID_SIZE <= limit:
-            if kind == ACK:
-                taken = exchange.take_ack(frame, end)
-            elif kind == REQUEST:
-                taken = exchange.take_request(frame, end)
-            else:
-                taken = exchange.take_offer(frame, end)
-            if not taken:
-                break
-            end += ID_SIZE
-        if end == start:
-            return at
-        _header_into(frame, at, kind, end - start)
-        exchange.count_record(True, kind, end - at)
-        return end
+        return _ids_into(exchange, frame, at, limit, OFFER)
 
 
-def _header_into(frame: bytearray, at: int, kind: int, length: int) -> None:
-    frame[at] = VERSION
-    frame[at + 1] = kind
-    put_u16(frame, at + 2, length)
-
-
-def _message_into(exchange: "Exchange", frame: bytearray, at: int, size: int) -> bool:
-    core = exchange.core
-    assert size > CONTENT_HEADER_SIZE, "an empty body is in the log"
-    _header_into(frame, at, MESSAGE, size)
-    at += RECORD_HEADER_SIZE
-    copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
-    copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-    is_read = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
-    exchange.put_message()
-    exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
-    return is_read
+def _ids_into(exchange: "Exchange", frame: bytearray, at: int, limit: int, kind: int) -> int:
+    limit = min(limit, at + RECORD_HEADER_SIZE + IDS_MAX * ID_SIZE)
+    end = fill_record(exchange, frame, at, limit, kind)
+    if end > at:
+        frame[at] = VERSION
+    return end
 
 
 class Codecs:
@@ -245,9 +216,9 @@ class FrameCodec(Records):
         at += len(VERSIONS_RECORD)
         if exchange.visits or len(self._rivals) == 1:
             return at
-        _header_into(frame, at, PRIORITY, NONCE_SIZE)
-        copy(frame, at + RECORD_HEADER_SIZE, self.nonce, 0, NONCE_SIZE)
-        return at + RECORD_HEADER_SIZE + NONCE_SIZE
+        priority = record(PRIORITY, self.nonce)
+        copy(frame, at, priority, 0, len(priority))
+        return at + len(priority)
 
     # --- several links to one peer ---
 
