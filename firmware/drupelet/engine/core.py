@@ -121,9 +121,8 @@ class Core:
         """Return True if the log has more for a peer and a row is free, or if a pending message
         may enter the log."""
         outbox = self.outboxes[peer]
-        has_room = outbox.rows_max - outbox.open_count > outbox.reserved_rows
-        goes_on = outbox.cursor != self.graph.newest and has_room
-        return goes_on or self.graph.may_promote
+        is_behind = outbox.cursor != self.graph.newest
+        return (is_behind and outbox.room_left() > outbox.reserved_rows) or self.graph.may_promote
 
     def restart(self, peer: int, is_lost: bool) -> None:
         """Walk through the whole log again for a peer that is shown more, or lost what it held.

@@ -104,8 +104,6 @@ class Exchange:
     group_only = -1  # on a topic: the only group (row) that it carries
     visits = False  # True for a stick, which has no epochs
     codec_row = 0  # the row of this link in the tables of a codec that several links share
-    long_handle = 0  # the message that is being sent in pieces; 0: none
-    long_last = 0  # the long message that was sent before it
     long_offset = 0  # on a stick: bytes of the long message that have been written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
@@ -115,11 +113,11 @@ class Exchange:
         self.peer = peer  # row
         self.carrier = carrier
         self.family = family
-        self.outbox: "Outbox" = core.outboxes[peer]
-        self.inbox: "Inbox" = core.inboxes[peer]
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
+        self.long_handle = 0  # the message that is being sent in pieces; 0: none
+        self.long_last = 0  # the long message that was sent before it
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
@@ -135,6 +133,16 @@ class Exchange:
         """
         for scan in range(_MESSAGE_ROW):
             self._scan[scan] = 0
+
+    @property
+    def outbox(self) -> "Outbox":
+        """The outbox of the peer."""
+        return self.core.outboxes[self.peer]
+
+    @property
+    def inbox(self) -> "Inbox":
+        """The inbox of the peer."""
+        return self.core.inboxes[self.peer]
 
     @property
     def epoch(self) -> int:
@@ -674,9 +682,7 @@ class Exchange:
             scan[_OFFER_ROW] = row + 1
             group = outbox.group(row)
             due = not outbox.state(row) & (REQUEST | EPHEMERAL) and pace.may_go(row)
-            if not due or self.sees(group) != SHARED:
-                continue
-            if self._is_carried(group, row):
+            if not due or self.sees(group) != SHARED or self._is_carried(group, row):
                 continue
             if not self.core.store.id_into(outbox.handles[row], buf, at):
                 # The flash cannot be read: back off as if the offer had been sent.
