@@ -43,7 +43,7 @@ def cell(row: Row, name: str) -> str:
     """A value of a row as text, beside its limit if the row has one."""
     text = number_text(row.get(name))
     limit = (row.get("limits") or {}).get(name)
-    if limit is None:
+    if limit is None or row[name] is None:
         return text
     return f"{text} {'≤' if row[name] <= limit else '>'} {limit:,}"
 
