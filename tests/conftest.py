@@ -6,8 +6,12 @@ import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+import typer
+import typer.testing
 
 import tiers
 from drupelet_tools.flash import rom
@@ -105,6 +109,26 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("connect", "connect_ex", "sendto"):
         guarded(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_command_lines_once() -> Iterator[None]:
+    """Build the command line of an app when it is called first: that takes longer than most calls,
+    and Typer does it for each. An app that has got more commands since is built again."""
+    commands: dict[tuple[object, int, int], Any] = {}
+
+    def command_of(app: typer.Typer) -> Any:
+        state = (app, len(app.registered_commands), len(app.registered_groups))
+        if state not in commands:
+            commands[state] = plain(app)
+        return commands[state]
+
+    plain = typer.main.get_command
+    with (
+        mock.patch.object(typer.main, "get_command", command_of),
+        mock.patch.object(typer.testing, "_get_command", command_of),
+    ):
+        yield
 
 
 @pytest.fixture(scope="session", params=ARCHES)

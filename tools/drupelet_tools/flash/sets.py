@@ -29,9 +29,11 @@ from drupelet_tools.flash.build import (
     dotted,
     folded,
     holds_machine_code,
+    texts_of,
 )
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, put_instead, top_imports
+from drupelet_tools.flash.kept import kept
 from drupelet_tools.flash.nodes import parsed, walk, without_collections
 from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten, shorten_parameters
@@ -182,10 +184,15 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     if arch not in ARCHES:
         raise BuildError(f"unknown architecture {arch}: one of {', '.join(ARCHES)}")
     choice = resolve(choice)
+    is_native = bool(ARCHES[arch][0])
+    parts = (repr(choice), str(is_native), json.dumps(table()), *texts_of(choice.board))
+    return dict(kept("set", parts, lambda: _texts(choice, is_native)))
+
+
+def _texts(choice: Choice, is_native: bool) -> dict[str, str]:
     sources = {dotted(path): source for source, path in board_sources(choice.board)}
-    native = bool(ARCHES[arch][0])
     skipped = {
-        name for name, source in sources.items() if not native and holds_machine_code(source)
+        name for name, source in sources.items() if not is_native and holds_machine_code(source)
     }
     roots = reasons(choice)
     if unknown := roots.keys() - sources.keys():
@@ -381,17 +388,9 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
     paths[JOINED] = Path(f"{JOINED}.py")
     clear_folder(target)
     size = 0
-    texts = dict(built.texts)
-    names: dict[str, str] = {}
-    sources: list[tuple[int, str]] = []
-    if not table()["sets"][choice.name].get("everything"):
-        texts, names = shorten(built.texts)
-        texts = shorten_parameters(texts, choice.keep)
-    if in_place:
-        flat = flattened(choice, texts)
-        texts = flat.texts
-        sources = [(first, paths[name].as_posix()) for first, name in flat.sources]
-        names |= {now: names.get(before, before) for now, before in flat.names.items()}
+    parts = (repr(choice), json.dumps(table()), json.dumps(built.texts), str(in_place))
+    texts, names, joined = kept("shape", parts, lambda: _shape(built, choice, in_place))
+    sources = [(first, paths[name].as_posix()) for first, name in joined]
     for name, text in texts.items():
         path = paths[name]
         output = (target / path).with_suffix(".mpy")
@@ -403,6 +402,24 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
         trace = {"names": names, "sources": sources}
         (target / TRACE).write_text(json.dumps(trace, indent=0, sort_keys=True), "utf-8")
     return replace(built, size=size)
+
+
+def _shape(
+    built: Built, choice: Choice, in_place: bool
+) -> tuple[dict[str, str], dict[str, str], list[tuple[int, str]]]:
+    """Texts as they are compiled, what their short names stand for, and first lines of the modules
+    that were joined."""
+    texts = dict(built.texts)
+    names: dict[str, str] = {}
+    joined: list[tuple[int, str]] = []
+    if not table()["sets"][choice.name].get("everything"):
+        texts, names = shorten(built.texts)
+        texts = shorten_parameters(texts, choice.keep)
+    if in_place:
+        flat = flattened(choice, texts)
+        texts, joined = flat.texts, flat.sources
+        names |= {now: names.get(before, before) for now, before in flat.names.items()}
+    return texts, names, joined
 
 
 def flattened(choice: Choice, texts: Mapping[str, str]) -> Flat:
