@@ -67,8 +67,104 @@ INSIDE = {
 ENGINE_DOORS = {"drupelet.engine.body", "drupelet.engine.members"}
 # What `store.load` leaves in the store until the next call: `host_api.message` copies it.
 LOADED = {"edges_size", "group", "id", "private", "size", "source", "state", "timestamp"}
-# With a leading underscore, and documented.
-PUBLIC_UNDERSCORES = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+# With a leading underscore, and documented: why anybody may use it.
+PUBLIC_UNDERSCORES = {
+    "_asdict": "a method of each namedtuple, named so that no field can clash with it",
+    "_exit": "a function of the module os: ends a process without its clean-up",
+    "_fields": "as `_asdict`",
+    "_make": "as `_asdict`",
+    "_replace": "as `_asdict`",
+}
+# The functions that take an attribute's name as text, by their last name.
+NAMING_CALLS = {"setattr", "getattr", "hasattr", "delattr", "patch", "object"}
+# Files of tests that use private names of the code under test, and how often.
+PRIVATE_USES: dict[str, int] = {
+    "tests/attacks/test_brokers.py": 5,
+    "tests/attacks/test_sds_attacks.py": 1,
+    "tests/board/compact_heap.py": 1,
+    "tests/board/hal/contract.py": 3,
+    "tests/board/store_lfs2.py": 1,
+    "tests/board/test_board_carriers.py": 1,
+    "tests/board/test_board_turns.py": 5,
+    "tests/compact_view.py": 4,
+    "tests/compiled.py": 5,
+    "tests/flash/repl_board.py": 1,
+    "tests/flash/test_checks.py": 1,
+    "tests/flash/test_flash_board.py": 5,
+    "tests/host/test_cli.py": 1,
+    "tests/host/test_clients_chat.py": 8,
+    "tests/host/test_clients_home.py": 1,
+    "tests/host/test_config.py": 3,
+    "tests/host/test_feed_place.py": 6,
+    "tests/host/test_hold.py": 1,
+    "tests/host/test_invite.py": 1,
+    "tests/host/test_misuse.py": 6,
+    "tests/host/test_remote_log.py": 1,
+    "tests/host/test_remote_log_service.py": 1,
+    "tests/host/test_requests.py": 2,
+    "tests/host/test_revoke_cut.py": 1,
+    "tests/host/test_service.py": 3,
+    "tests/host/test_shell_verbs.py": 1,
+    "tests/host/test_store_damage.py": 1,
+    "tests/host/test_topics.py": 2,
+    "tests/host/test_visits.py": 4,
+    "tests/paper/test_requirements.py": 1,
+    "tests/pico/test_flash_pico.py": 3,
+    "tests/sim/test_exhaust.py": 4,
+    "tests/sim/test_fleet.py": 2,
+    "tests/sim/test_mutations.py": 4,
+    "tests/sim/test_paper.py": 1,
+    "tests/sim/test_sim.py": 1,
+    "tests/sim/test_simulate.py": 1,
+    "tests/telemetry/test_analyses.py": 1,
+    "tests/telemetry/test_bench_fleet.py": 4,
+    "tests/telemetry/test_bench_ingest.py": 7,
+    "tests/telemetry/test_buckets.py": 1,
+    "tests/telemetry/test_changes.py": 3,
+    "tests/telemetry/test_clocks.py": 2,
+    "tests/telemetry/test_energy_calibrate.py": 3,
+    "tests/telemetry/test_follow.py": 3,
+    "tests/telemetry/test_ingest.py": 3,
+    "tests/telemetry/test_job.py": 4,
+    "tests/telemetry/test_lake_commit.py": 8,
+    "tests/telemetry/test_lake_folder.py": 3,
+    "tests/telemetry/test_serve.py": 2,
+    "tests/telemetry/test_source.py": 1,
+    "tests/test_docs.py": 1,
+    "tests/tools/test_bench.py": 7,
+    "tests/tools/test_demo_pico.py": 1,
+    "tests/tools/test_heap.py": 3,
+    "tests/tools/test_sets.py": 1,
+    "tests/transports/test_mqtt.py": 5,
+    "tests/transports/test_topic_carriers.py": 3,
+    "tests/unit/test_aead.py": 1,
+    "tests/unit/test_app.py": 2,
+    "tests/unit/test_blackbox_sleep.py": 6,
+    "tests/unit/test_bsp0_live.py": 1,
+    "tests/unit/test_bsp1.py": 1,
+    "tests/unit/test_channel_keepers.py": 1,
+    "tests/unit/test_channel_seal.py": 3,
+    "tests/unit/test_compact1.py": 8,
+    "tests/unit/test_compact1_records.py": 3,
+    "tests/unit/test_duty.py": 1,
+    "tests/unit/test_fuzz_found.py": 1,
+    "tests/unit/test_fuzz_links.py": 1,
+    "tests/unit/test_hashes.py": 2,
+    "tests/unit/test_long_run.py": 1,
+    "tests/unit/test_lost_while_it_waited.py": 1,
+    "tests/unit/test_memory.py": 2,
+    "tests/unit/test_micro.py": 2,
+    "tests/unit/test_outbox.py": 1,
+    "tests/unit/test_policy.py": 4,
+    "tests/unit/test_recovery.py": 2,
+    "tests/unit/test_seal_recovery.py": 3,
+    "tests/unit/test_sketch.py": 3,
+    "tests/unit/test_store_faults.py": 2,
+    "tests/unit/test_store_gen.py": 1,
+    "tests/unit/test_store_gone.py": 1,
+    "tests/unit/test_topic.py": 3,
+    "tests/unit/test_whole_bundles.py": 1,
+}
 
 
 @cache
@@ -445,6 +541,76 @@ def test_no_module_of_the_tests_imports_tests() -> None:
 )
 def test_an_import_of_a_module_of_tests_is_found(planted: str) -> None:
     assert len(list(of_test_modules(ast.parse(planted)))) == 1
+
+
+def private_uses(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Yield where a module of tests uses a private name of another object or module."""
+    for node in walk(tree):
+        if isinstance(node, ast.Attribute):
+            if is_private(node.attr) and ast.unparse(node.value) not in ("self", "cls"):
+                yield node, ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if is_private(alias.name):
+                    yield node, f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            for argument in node.args[:2] if called in NAMING_CALLS else []:
+                name = argument.value if isinstance(argument, ast.Constant) else None
+                if isinstance(name, str) and is_private(name.rpartition(".")[2]):
+                    yield node, f"{called} of {name}"
+
+
+def test_tests_use_no_private_name_of_the_code_under_test() -> None:
+    """What a test needs is public, or handed in."""
+    uses = {
+        str(path.relative_to(ROOT)): [
+            f"{where(path, node)}: {what} is private" for node, what in private_uses(parsed(path))
+        ]
+        for path in sources("tests")
+    }
+    none(
+        [
+            problem
+            for name, problems in uses.items()
+            if len(problems) != PRIVATE_USES.get(name, 0)
+            for problem in [f"{name}: {len(problems)} uses", *problems]
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "assert agent._turn() == 0",
+        "agent.store._gen = 5",
+        "from drupelet.link.link import _IN",
+        "from drupelet.base import _ccm_plain",
+        'monkeypatch.setattr(repl, "_WAIT_S", 0)',
+        'monkeypatch.setattr("drupelet_host.repl._WAIT_S", 0)',
+        'if hasattr(stick, "_asked_ms"): pass',
+        'mock.patch.object(repl, "_ask", ask)',
+        'getattr(agent, "_turn")()',
+    ],
+)
+def test_a_use_of_a_private_name_is_found(planted: str) -> None:
+    assert len(list(private_uses(ast.parse(planted)))) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "class Clock:\n    def read(self):\n        return self._now_ms",
+        "os._exit(1)",
+        "row = row._replace(size=1)",
+        "from __future__ import annotations",
+        "assert thing.__class__ is Thing",
+        'monkeypatch.setattr(repl, "WAIT_S", 0)',
+        "for _ in range(3): pass",
+    ],
+)
+def test_what_is_public_or_of_the_tests_own_is_no_use_of_a_private_name(line: str) -> None:
+    assert not list(private_uses(ast.parse(line)))
 
 
 def test_scripts_fit_the_line() -> None:
