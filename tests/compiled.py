@@ -5,6 +5,7 @@ from drupelet_tools.flash import build, sets
 
 def forget() -> None:
     """Whoever compiles next begins at the sources."""
-    for of_board in (build._folded, build._common_folded, build._common_constants, sets._folded):
-        of_board.cache_clear()
-    build._compiled.cache_clear()
+    for module in (build, sets):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()

@@ -73,20 +73,13 @@ PUBLIC_UNDERSCORES = {
     "_exit": "a function of the module os: ends a process without its clean-up",
     "_fields": "as `_asdict`",
     "_make": "as `_asdict`",
+    "_mpy": "the version of bytecode in MicroPython's `sys.implementation`",
     "_replace": "as `_asdict`",
 }
 # The functions that take an attribute's name as text, by their last name.
 NAMING_CALLS = {"setattr", "getattr", "hasattr", "delattr", "patch", "object"}
 # Files of tests that use private names of the code under test, and how often.
 PRIVATE_USES: dict[str, int] = {
-    "tests/attacks/test_brokers.py": 5,
-    "tests/board/hal/contract.py": 3,
-    "tests/board/test_board_carriers.py": 1,
-    "tests/board/test_board_turns.py": 5,
-    "tests/compiled.py": 5,
-    "tests/flash/repl_board.py": 1,
-    "tests/flash/test_checks.py": 1,
-    "tests/flash/test_flash_board.py": 5,
     "tests/host/test_cli.py": 1,
     "tests/host/test_clients_chat.py": 8,
     "tests/host/test_clients_home.py": 1,
@@ -104,7 +97,6 @@ PRIVATE_USES: dict[str, int] = {
     "tests/host/test_store_damage.py": 1,
     "tests/host/test_topics.py": 2,
     "tests/host/test_visits.py": 4,
-    "tests/pico/test_flash_pico.py": 3,
     "tests/sim/test_exhaust.py": 4,
     "tests/sim/test_fleet.py": 2,
     "tests/sim/test_mutations.py": 4,
@@ -125,13 +117,6 @@ PRIVATE_USES: dict[str, int] = {
     "tests/telemetry/test_lake_folder.py": 3,
     "tests/telemetry/test_serve.py": 2,
     "tests/telemetry/test_source.py": 1,
-    "tests/test_docs.py": 1,
-    "tests/tools/test_bench.py": 7,
-    "tests/tools/test_demo_pico.py": 1,
-    "tests/tools/test_heap.py": 3,
-    "tests/tools/test_sets.py": 1,
-    "tests/transports/test_mqtt.py": 5,
-    "tests/transports/test_topic_carriers.py": 3,
     "tests/unit/test_aead.py": 1,
     "tests/unit/test_hashes.py": 2,
     "tests/unit/test_memory.py": 2,
