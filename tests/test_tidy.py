@@ -80,23 +80,6 @@ PUBLIC_UNDERSCORES = {
 NAMING_CALLS = {"setattr", "getattr", "hasattr", "delattr", "patch", "object"}
 # Files of tests that use private names of the code under test, and how often.
 PRIVATE_USES: dict[str, int] = {
-    "tests/host/test_cli.py": 1,
-    "tests/host/test_clients_chat.py": 8,
-    "tests/host/test_clients_home.py": 1,
-    "tests/host/test_config.py": 3,
-    "tests/host/test_feed_place.py": 6,
-    "tests/host/test_hold.py": 1,
-    "tests/host/test_invite.py": 1,
-    "tests/host/test_misuse.py": 6,
-    "tests/host/test_remote_log.py": 1,
-    "tests/host/test_remote_log_service.py": 1,
-    "tests/host/test_requests.py": 2,
-    "tests/host/test_revoke_cut.py": 1,
-    "tests/host/test_service.py": 3,
-    "tests/host/test_shell_verbs.py": 1,
-    "tests/host/test_store_damage.py": 1,
-    "tests/host/test_topics.py": 2,
-    "tests/host/test_visits.py": 4,
     "tests/sim/test_exhaust.py": 4,
     "tests/sim/test_fleet.py": 2,
     "tests/sim/test_mutations.py": 4,
