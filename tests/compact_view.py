@@ -1,9 +1,7 @@
 """What a `compact-1` codec knows of one link, for tests: the codec is one for all links."""
 
-from drupelet.base.memory import put_u16
 from drupelet.link.link import Link
 from drupelet.wire.compact.codec import Compact1
-from drupelet.wire.compact.hello import _SPEAKS
 
 
 class Spoken:
@@ -33,7 +31,8 @@ class Spoken:
 
     @generation.setter
     def generation(self, value: int) -> None:
-        put_u16(self.codec._slab, self.codec._row, value)
+        self.link.exchange.core.clocks.generation = value - 1
+        self.codec.restart()
 
     @property
     def peer_generation(self) -> int:
@@ -46,10 +45,6 @@ class Spoken:
     @property
     def speaks(self) -> int:
         return self._codec.spoken(self.link.exchange)
-
-    @speaks.setter
-    def speaks(self, value: int) -> None:
-        self.codec._put_count(_SPEAKS, value)
 
     def greet(self) -> None:
         self._codec.greet(self.link.exchange)

@@ -5,9 +5,15 @@ import pytest
 from drupelet_tools.flash import build, kept, sets
 
 
+def clear_caches() -> None:
+    """Forget what this process computed; what the cache of the clone keeps stays."""
+    for module in (build, sets):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever compiles next begins at the sources."""
     monkeypatch.setattr(kept, "folder", lambda: None)
-    for of_board in (build._folded, build._common_folded, build._common_constants, sets._folded):
-        of_board.cache_clear()
-    build._compiled.cache_clear()
+    clear_caches()

@@ -51,7 +51,7 @@ class Line:
         self._repeat = repeat
         self._reorder = reorder
         self._flip = flip
-        self._frames = []
+        self.frames = []
         self.never = None  # what has these bytes is lost
         self.sent = 0
         self.bytes = 0
@@ -67,9 +67,9 @@ class Line:
             frame = self._damaged(frame)
         for _ in range(2 if self._draw(1000) < self._repeat else 1):
             if frame and self._draw(1000) >= self.loss:
-                self._frames.append(frame)
-        if len(self._frames) > 1 and self._draw(1000) < self._reorder:
-            self._frames.append(self._frames.pop(-2))
+                self.frames.append(frame)
+        if len(self.frames) > 1 and self._draw(1000) < self._reorder:
+            self.frames.append(self.frames.pop(-2))
 
     def _damaged(self, frame):
         """The frame as a serial line's other end decodes it with one bit flipped."""
@@ -86,8 +86,8 @@ class Line:
 
     def take(self):
         """Everything that has arrived."""
-        frames = self._frames
-        self._frames = []
+        frames = self.frames
+        self.frames = []
         return frames
 
 
@@ -101,7 +101,7 @@ class Member:
         self.pool = pool
         self.offers = offers
         self.files = files or RamFiles(1 << 22)
-        self._store = store
+        self.store_options = store
         self.peers = []
         self.boots = 0
         self.start()
@@ -126,7 +126,7 @@ class Member:
 
     def make_store(self):
         """The store; a test may bring its own."""
-        return FlashStore(self.files, **self._store)
+        return FlashStore(self.files, **self.store_options)
 
     def add(self, name):
         """Know a peer and share the group with it."""

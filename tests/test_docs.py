@@ -21,7 +21,6 @@ from drupelet.base import events
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients import default as clients
 from drupelet.engine import long_bodies as segments
-from drupelet.link import link
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -191,7 +190,10 @@ def test_every_module_that_a_page_names_exists() -> None:
 
 
 def test_spec_names_every_frame_kind() -> None:
-    kinds = named(segments, "KIND_") | {"RECORDS": link._KIND_RECORDS | PROFILE_BSP_1}
+    device = Device()
+    device.put(b"\0a message")
+    (records,) = device.frames()
+    kinds = named(segments, "KIND_") | {"RECORDS": records[0]}
     assert len(kinds) == 3
     assert_listed("2", kinds, "0x{:02x}")
 

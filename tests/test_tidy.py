@@ -67,8 +67,25 @@ INSIDE = {
 ENGINE_DOORS = {"drupelet.engine.body", "drupelet.engine.members"}
 # What `store.load` leaves in the store until the next call: `host_api.message` copies it.
 LOADED = {"edges_size", "group", "id", "private", "size", "source", "state", "timestamp"}
-# With a leading underscore, and documented.
-PUBLIC_UNDERSCORES = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+# With a leading underscore, and documented: why anybody may use it.
+PUBLIC_UNDERSCORES = {
+    "_asdict": "a method of each namedtuple, named so that no field can clash with it",
+    "_exit": "a function of the module os: ends a process without its clean-up",
+    "_fields": "as `_asdict`",
+    "_get_command": "what builds a command line, in Typer's module for tests",
+    "_make": "as `_asdict`",
+    "_mpy": "the version of bytecode in MicroPython's `sys.implementation`",
+    "_replace": "as `_asdict`",
+}
+# Modules of which each interpreter takes one, by `drupelet.base`: tests compare them.
+ALTERNATIVES = {"_blake2s", "_blake2s_hashlib", "_ccm_plain", "_memory_plain", "_memory_slices"}
+# Modules of tests that may use private names of the code under test, and why.
+PRIVATE_USERS = {
+    "tests/sim/test_exhaust.py": "plants faults in whatever function would have them",
+    "tests/sim/test_mutations.py": "plants faults in whatever function would have them",
+}
+# The functions that take an attribute's name as text, by their last name.
+NAMING_CALLS = {"setattr", "getattr", "hasattr", "delattr", "patch", "object"}
 
 
 @cache
@@ -445,6 +462,72 @@ def test_no_module_of_the_tests_imports_tests() -> None:
 )
 def test_an_import_of_a_module_of_tests_is_found(planted: str) -> None:
     assert len(list(of_test_modules(ast.parse(planted)))) == 1
+
+
+def private_uses(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Yield where a module of tests uses a private name of another object or module."""
+    for node in walk(tree):
+        if isinstance(node, ast.Attribute):
+            if is_private(node.attr) and ast.unparse(node.value) not in ("self", "cls"):
+                yield node, ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                is_module = node.module == "drupelet.base" and alias.name in ALTERNATIVES
+                if is_private(alias.name) and not is_module:
+                    yield node, f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            for argument in node.args[:2] if called in NAMING_CALLS else []:
+                name = argument.value if isinstance(argument, ast.Constant) else None
+                if isinstance(name, str) and is_private(name.rpartition(".")[2]):
+                    yield node, f"{called} of {name}"
+
+
+def test_tests_use_no_private_name_of_the_code_under_test() -> None:
+    """What a test needs is public, or handed in; who uses more is listed with its reason."""
+    problems, users = [], set()
+    for path in sources("tests"):
+        name = str(path.relative_to(ROOT))
+        for node, what in private_uses(parsed(path)):
+            users.add(name)
+            if name not in PRIVATE_USERS:
+                problems.append(f"{where(path, node)}: {what} is private")
+    none(problems + [f"{name}: is listed, and uses none" for name in PRIVATE_USERS.keys() - users])
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "assert agent._turn() == 0",
+        "agent.store._gen = 5",
+        "from drupelet.link.link import _IN",
+        "from drupelet.base import _ccm_table",
+        'monkeypatch.setattr(repl, "_WAIT_S", 0)',
+        'monkeypatch.setattr("drupelet_host.repl._WAIT_S", 0)',
+        'if hasattr(stick, "_asked_ms"): pass',
+        'mock.patch.object(repl, "_ask", ask)',
+        'getattr(agent, "_turn")()',
+    ],
+)
+def test_a_use_of_a_private_name_is_found(planted: str) -> None:
+    assert len(list(private_uses(ast.parse(planted)))) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "class Clock:\n    def read(self):\n        return self._now_ms",
+        "os._exit(1)",
+        "row = row._replace(size=1)",
+        "from __future__ import annotations",
+        "from drupelet.base import _ccm_plain",
+        "assert thing.__class__ is Thing",
+        'monkeypatch.setattr(repl, "WAIT_S", 0)',
+        "for _ in range(3): pass",
+    ],
+)
+def test_what_is_public_or_of_the_tests_own_is_no_use_of_a_private_name(line: str) -> None:
+    assert not list(private_uses(ast.parse(line)))
 
 
 def test_scripts_fit_the_line() -> None:

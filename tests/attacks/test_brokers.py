@@ -59,22 +59,22 @@ class Broker(HostileBroker):
         self.hang_up()
         self._listener.settimeout(0.01)
         end = time.monotonic() + LATE_S
-        while self._sock is None:
+        while self.sock is None:
             assert time.monotonic() < end, "nobody connects"
             step()
             try:
-                self._sock, _ = self._listener.accept()
+                self.sock, _ = self._listener.accept()
             except TimeoutError:
                 continue
-        self._sock.settimeout(LATE_S)
+        self.sock.settimeout(LATE_S)
         self._after(step, 0x10, connack)
         self._after(step, 0x82, suback)
 
     def _after(self, step: Callable[[], None], kind: int, answer: bytes) -> None:
         """Answer the client's next packet, which is of this kind."""
-        assert self._sock is not None
+        assert self.sock is not None
         end = time.monotonic() + LATE_S
-        while not select.select([self._sock], [], [], 0.001)[0]:
+        while not select.select([self.sock], [], [], 0.001)[0]:
             assert time.monotonic() < end, "nothing is said"
             step()
         assert self.packet()[0] == kind
@@ -147,14 +147,14 @@ def test_a_broker_cannot_make_a_host_read_more_than_a_frame() -> None:
         host.meet(broker)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         broker.send(b"\x30" + remaining(268_435_455) + b"\0\x13t/000000a1/000000b2")
-        assert broker._sock is not None
-        broker._sock.settimeout(0.02)
+        assert broker.sock is not None
+        broker.sock.settimeout(0.02)
         sent = 0
         piece = bytes(1 << 16)
         try:
             while sent < 64 << 20 and host.client.up:
                 with contextlib.suppress(TimeoutError):
-                    sent += broker._sock.send(piece)
+                    sent += broker.sock.send(piece)
                 host.step()
         except ConnectionError:
             pass
@@ -165,23 +165,36 @@ def test_a_broker_cannot_make_a_host_read_more_than_a_frame() -> None:
         host.client.close()
 
 
+def connected(client: mqtt_board.MqttClient, broker: HostileBroker, now_ms: int) -> None:
+    """A client has sent its CONNECT to the broker."""
+    client.maintain(now_ms)
+    broker.accept()
+    end = time.monotonic() + LATE_S
+    while client.poll_object is None and time.monotonic() < end:
+        client.maintain(now_ms)
+
+
 def test_who_is_thrown_out_at_once_comes_back_ever_later() -> None:
     """A twin with our client id would evict us in a loop: ids are random, and waits grow."""
     draws = iter(range(256))
-    ids = {mqtt_board.MqttClient("127.0.0.1", 1, "t", lambda: next(draws))._client_id
-           for _ in range(8)}  # fmt: skip
-    assert len(ids) == 8
+    greetings = set()
     with HostileBroker() as broker:
+        for _ in range(8):
+            client = mqtt_board.MqttClient("127.0.0.1", broker.port, "t", lambda: next(draws))
+            client.transport(INBOX, OUTBOX)
+            connected(client, broker, 0)
+            greetings.add(broker.packet())
+            client.close()
+        assert len(greetings) == 8 and {kind for kind, _ in greetings} == {0x10}
         client = mqtt_board.MqttClient("127.0.0.1", broker.port, "t", lambda: 0)
         client.transport(INBOX, OUTBOX)
         now = 0
         waits = []
         for _ in range(6):
-            client.maintain(now)
-            broker.accept()
+            connected(client, broker, now)
             broker.hang_up()
             end = time.monotonic() + LATE_S
-            while client._state != 0 and time.monotonic() < end:
+            while client.poll_object is not None and time.monotonic() < end:
                 now += 1
                 client.maintain(now)
                 time.sleep(0.001)

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from drupelet.base._murmur_ints import _hash
+from drupelet.base._murmur_ints import cached_hash
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import (
     CHANNEL_ASKED_MAX,
@@ -234,7 +234,7 @@ def test_memory_is_flat_over_many_messages() -> None:
     tracemalloc.start()
     for part in range(3):
         talk(200 + part * 200, 200)
-        _hash.cache_clear()
+        cached_hash.cache_clear()
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert held[2] - held[0] < 2000, held

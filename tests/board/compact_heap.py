@@ -17,7 +17,8 @@ from drupelet.store.flash_store import FlashStore
 # Named constants are numbers in compiled firmware: their names are not there.
 BATCH, INTERACTIVE = 0, 1
 PROFILE_COMPACT_1 = 4
-PLAIN = 2  # and flags: drupelet.wire.compact.hello
+SILENT_EPOCHS = 8  # COMPACT_SILENT_EPOCHS of drupelet.base.limits
+# Flags: drupelet.wire.compact.hello
 FULL = 8
 FULL_ASKED = 16
 SHARED = 2
@@ -174,7 +175,10 @@ def run_plain(count):
     codec = a.link.codec
     for _ in range(count):
         codec.use(a.link.exchange)
-        codec._speak(PLAIN)
+        epoch = a.link.exchange.epoch
+        codec.heard_plain(epoch)
+        codec.sent(epoch)
+        assert codec.plain(epoch + SILENT_EPOCHS, 1)
         publish(a)
         for _ in range(6):
             clock.now_ms = (clock.now_ms + 500) & 0x3FFFFFFF

@@ -34,7 +34,7 @@ class HostileBroker:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(TIMEOUT_S)
         self.port = self._listener.getsockname()[1]
-        self._sock: socket.socket | None = None
+        self.sock: socket.socket | None = None
 
     def __enter__(self) -> "HostileBroker":
         return self
@@ -46,8 +46,8 @@ class HostileBroker:
     def accept(self) -> None:
         """The next connection, nothing said yet."""
         self.hang_up()
-        self._sock, _ = self._listener.accept()
-        self._sock.settimeout(TIMEOUT_S)
+        self.sock, _ = self._listener.accept()
+        self.sock.settimeout(TIMEOUT_S)
 
     def serve(self) -> None:
         """The next connection, up to SUBACK."""
@@ -58,13 +58,13 @@ class HostileBroker:
         self.send(SUBACK)
 
     def send(self, data: bytes) -> None:
-        assert self._sock is not None
-        self._sock.sendall(data)
+        assert self.sock is not None
+        self.sock.sendall(data)
 
     def hang_up(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
 
     def packet(self) -> tuple[int, bytes]:
         """The device's next packet: first byte and body."""
@@ -92,9 +92,9 @@ class HostileBroker:
 
     def closed_by_device(self) -> bool:
         """Whether the device hangs up; reads what it still had to say."""
-        assert self._sock is not None
+        assert self.sock is not None
         try:
-            while self._sock.recv(4096):
+            while self.sock.recv(4096):
                 pass
         except ConnectionError:
             return True
@@ -103,10 +103,10 @@ class HostileBroker:
         return True
 
     def _exactly(self, size: int) -> bytes:
-        assert self._sock is not None
+        assert self.sock is not None
         data = b""
         while len(data) < size:
-            piece = self._sock.recv(size - len(data))
+            piece = self.sock.recv(size - len(data))
             assert piece, "the device hung up"
             data += piece
         return data

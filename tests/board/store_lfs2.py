@@ -13,7 +13,6 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.files import BoardFiles  # noqa: E402
-from drupelet.base.limits import FILES_OPEN_MAX  # noqa: E402
 from drupelet.store.flash_store import FlashStore  # noqa: E402
 from drupelet.store.states import (  # noqa: E402
     STATE_DELETED,
@@ -37,19 +36,36 @@ def body_of(number: int) -> bytes:
     return bytes([(number + i) & 255 for i in range(size)])
 
 
+class ListedFiles(BoardFiles):
+    """Files that know which of their descriptors are open."""
+
+    def __init__(self, folder: str) -> None:
+        BoardFiles.__init__(self, folder)
+        self.opened = []
+
+    def open(self, name: str, create: bool) -> int:
+        fd = BoardFiles.open(self, name, create)
+        if fd >= 0:
+            self.opened.append(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.opened.remove(fd)
+        BoardFiles.close(self, fd)
+
+
 def mount(blocks: RamBlocks) -> FlashStore:
     """Mount, as after a boot, and open the store."""
     os.mount(os.VfsLfs2(blocks), "/flash")
-    store = FlashStore(BoardFiles("/flash"), segment_size=1024, segments_max=6, filter_size=64)
+    store = FlashStore(ListedFiles("/flash"), segment_size=1024, segments_max=6, filter_size=64)
     assert store.open() >= 0
     return store
 
 
 def unmount(store: FlashStore) -> None:
     """Give the interpreter its files back; a device without power keeps nothing of it."""
-    for fd in range(FILES_OPEN_MAX):
-        if store.files._open[fd] is not None:
-            store.files.close(fd)
+    for fd in list(store.files.opened):
+        store.files.close(fd)
     os.umount("/flash")
     gc.collect()
 

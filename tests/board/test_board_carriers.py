@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
 def cpu_s(board: Box) -> float:
     """What its process has taken of a processor."""
     assert board.child is not None
-    stat = Path(f"/proc/{board.child._process.pid}/stat").read_text().rpartition(")")[2].split()
+    stat = Path(f"/proc/{board.child.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 

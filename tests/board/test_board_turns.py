@@ -1,10 +1,14 @@
 """What ends a turn of a board does not end the board."""
 
 import gc
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import boards.setup
 from boards import start
 from boards.device import Device
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
@@ -19,9 +23,26 @@ from drupelet.telemetry.black_box import BlackBox
 
 
 class Port:
-    """What a board asks of its port in these tests: its console, which is the port itself."""
+    """What a board asks of its port in these tests: its console, which is the port itself.
+
+    The command `stop` comes after `turns` turns. `waits` is how long the board waited after each
+    of them, and `waited` is called then.
+    """
 
     ms = 0
+    turns = 1
+
+    def __init__(self) -> None:
+        self.waits: list[int] = []
+        self.waited: Callable[[], None] = lambda: None
+
+    def command(self) -> bytes:
+        self.turns -= 1
+        return b"" if self.turns >= 0 else b"stop"
+
+    def wait(self, wait_ms: int) -> None:
+        self.waits.append(wait_ms)
+        self.waited()
 
     @property
     def console(self) -> "Port":
@@ -122,8 +143,11 @@ def test_a_board_whose_flash_failed_says_so_and_starts_again(
             raise StorageError("the flash kept nothing for 3 epochs")
 
     (tmp_path / "config.json").write_text('{"name": "well"}')
-    monkeypatch.setattr(start, "_set_up", lambda _config, _make_port: Board())
-    assert start.start(str(tmp_path / "config.json"), Port) == 1
+    setup = ModuleType("boards.setup")
+    setup.make = lambda _config, _port: Board()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "boards.setup", setup)
+    monkeypatch.setattr(boards, "setup", setup)
+    assert start.start(str(tmp_path / "config.json"), lambda _config: Port()) == 1
     assert restarts == [1]
     said = capsys.readouterr().err
     assert said == "board well: the flash kept nothing for 3 epochs; starting again\n"
@@ -134,6 +158,9 @@ class Broker:
 
     said = ""
 
+    def __init__(self) -> None:
+        self.reached: list[str] = []
+
     def close(self) -> None:
         self.said += "closed "
 
@@ -142,30 +169,49 @@ class Broker:
 
 
 class Sleeper:
-    def rest(self, device: Device, rest_ms: int) -> None:
+    """Has the board sleep deeply once."""
+
+    resumed = False
+    rests: tuple[int, ...] = (0, 5000)
+
+    def turn_ms(self, now_ms: int) -> int:  # noqa: ARG002
+        return 1 << 29
+
+    def rest_ms(self, device: Device) -> int:  # noqa: ARG002
+        *self.rests, rest_ms = self.rests
+        return rest_ms
+
+    def rest(self, device: Device, rest_ms: int) -> None:  # noqa: ARG002
         """The store failed: there was no sleep."""
+        assert rest_ms == 5000
 
 
 def test_a_turn_without_memory_is_one_of_many(
     device: Device, sensor: Sensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_memory() -> int:
-        raise MemoryError
+    left = [MemoryError()]
+    step = device.step
 
-    monkeypatch.setattr(device, "step", no_memory)
-    assert device._turn() == 1000 and device.box.errors == [(2, 3)]
-    monkeypatch.undo()
-    monkeypatch.setattr(gc, "mem_free", lambda: 50_000, raising=False)
+    def without_memory() -> int:
+        if left:
+            raise left.pop()
+        return step()
+
+    monkeypatch.setattr(device, "step", without_memory)
     sensor.failing = None
-    assert device._turn() == 1000 and device.author.own == 1
+    device.port.turns = 2
+    device.run()
+    assert device.port.waits == [1000, 1000] and device.box.errors == [(2, 3)]
+    assert device.author.own == 1
 
 
 def test_a_sleep_that_fails_leaves_the_broker_reachable(device: Device) -> None:
     broker = Broker()
     device.brokers.append(broker)
     device.sleeper = Sleeper()
-    device._sleep(5000)
-    assert broker.said == "closed open "
+    device.port.waited = lambda: broker.reached.append(broker.said)
+    device.run()
+    assert broker.reached == ["closed open "] and device.port.waits == [1000]
 
 
 def test_an_event_is_handed_in_again_until_it_was_acted_on(device: Device, sensor: Sensor) -> None:
@@ -182,12 +228,17 @@ def test_an_event_is_handed_in_again_until_it_was_acted_on(device: Device, senso
 
     sensor.failing = None
     device.acts[device.author.group] = act
-    calls, events = [], []
-    for ms in (0, 100, 200, 1000, 1200, 2000):
-        device.port.ms = ms
-        device._turn()
+    calls, events, consumed = [], [], []
+    moments = [100, 200, 1000, 1200, 2000, 2000]
+
+    def waited() -> None:
         calls.append(len(handles))
         events.append(len(set(handles)))
+        consumed.append(device.node.core.consumed)
+        device.port.ms = moments.pop(0)
+
+    device.port.waited, device.port.turns = waited, len(moments)
+    device.run()
     # Readings at 0, 1000 and 2000; what fails at 100 is handed in again from 1100 on.
     assert calls == [1, 2, 2, 2, 4, 5] and events == [1, 1, 1, 1, 2, 3]
-    assert device.node.core.consumed == handles[-1]
+    assert consumed[-1] == handles[-1]

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from drupelet_tools.flash import checks as sheet
-from drupelet_tools.flash import checks_command
 from drupelet_tools.flash.check_list import BOARDS, NUMBER, TEXT, YES_NO, checks_of
 from drupelet_tools.flash.command import app
 from drupelet_tools.flash.errors import FlashError
@@ -84,13 +83,13 @@ def test_a_row_says_board_software_and_date(file: Path) -> None:
 def test_ctrl_c_keeps_what_was_answered(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter(["Pico"])
 
-    def ask(_question: str) -> str:
+    def ask() -> str:
         try:
             return next(typed)
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(checks_command, "_ask", ask)
+    monkeypatch.setattr("builtins.input", ask)
     done = run(file, "")
     assert done.exit_code == 130
     assert [row["answer"] for row in rows(file)] == ["Pico"]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,9 +212,13 @@ def test_full_drive_is_known_before_anything_is_written(tmp_path: Path, home: Pa
 def test_drive_that_fills_up_meanwhile(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from drupelet_tools.flash import deliver
+    call = repl.BoardRepl.call
 
-    monkeypatch.setattr(deliver, "_check_room", lambda *_: None)
+    def roomy(self: Any, program: str, text: str, line: Any = None) -> Any:
+        is_room = text.startswith("free_bytes")
+        return 1 << 30 if is_room else call(self, program, text, line)
+
+    monkeypatch.setattr(repl.BoardRepl, "call", roomy)
     with PtyBoard(tmp_path, blocks=60) as board:
         assert "its drive is full" in refused(order(board, home))
         assert on_board(board, "'main.py' in os.listdir('/')") is False
@@ -339,9 +344,15 @@ def test_no_such_port(home: Path, tmp_path: Path) -> None:
 def test_auto(home: Path, boards: list[str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from drupelet_tools.flash import target
 
-    monkeypatch.setattr(target, "_boards", lambda: boards)
+    def plug_in(names: list[str]) -> None:
+        """Beside a serial port of the machine itself."""
+        ports = [SimpleNamespace(device=name, vid=0x2E8A) for name in names]
+        ports.append(SimpleNamespace(device="/dev/ttyS0", vid=None))
+        monkeypatch.setattr(serial.tools.list_ports, "comports", lambda: ports)
+
+    plug_in(boards)
     assert text in _refused_port("auto", home)
-    monkeypatch.setattr(target, "_boards", lambda: ["/dev/ttyACM3"])
+    plug_in(["/dev/ttyACM3"])
     assert target.device_of("auto") == "/dev/ttyACM3"
 
 
@@ -364,14 +375,14 @@ def test_busy_port(tmp_path: Path, home: Path) -> None:
 
 
 def test_no_answer(silent: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repl, "_BOOT_S_MAX", 1.0)
+    monkeypatch.setattr(repl, "BOOT_S_MAX", 1.0)
     assert "no MicroPython answers there; press the board's reset" in _refused_port(silent, home)
 
 
 def test_answer_that_takes_longer_than_a_board_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repl, "_ANSWER_S_MAX", 1.0)
+    monkeypatch.setattr(repl, "ANSWER_S_MAX", 1.0)
     with PtyBoard(tmp_path) as board, repl.BoardRepl(board.target) as prompt:
         prompt.enter()
         assert prompt.call("files", "__import__('time').sleep(0.1)") is None

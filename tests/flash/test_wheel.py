@@ -48,7 +48,8 @@ def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[
 def test_nothing_comes_from_the_clone(installed: Path, tmp_path: Path) -> None:
     program = (
         "import drupelet, drupelet_transports, drupelet_host, drupelet_tools, sys;"
-        "from drupelet_tools.flash import build; print(build._boards());"
+        "from drupelet_tools.flash.build import board_sources;"
+        "print(next(iter(board_sources('unix')))[0]);"
         "[print(m.__file__) for m in (drupelet, drupelet_transports, drupelet_host,"
         " drupelet_tools)]"
     )

@@ -143,7 +143,7 @@ def test_of_a_long_message_people_are_shown_the_start_and_programs_all(
         agent = Agent(config.load(home.path), output.Output(as_json), True)
         try:
             agent.turn()
-            agent._report_channel({"channel": "c", "from": "b0000002", "text": text})
+            agent.report_channel({"channel": "c", "from": "b0000002", "text": text})
         finally:
             agent.channels.close()
             agent.member.close(clock.now_ms())

@@ -14,7 +14,7 @@ from drupelet_host.base import clock
 from drupelet_host.cli import app
 from drupelet_host.clients.carriers import Carriers
 from drupelet_host.clients.home_groups import checked, command_root, write_key
-from drupelet_host.home import config, private_files
+from drupelet_host.home import config
 from drupelet_host.home.config import Config, Peer
 from drupelet_host.member.member import Member
 
@@ -60,11 +60,15 @@ def test_a_command_key_that_cannot_be_made_is_refused(
 ) -> None:
     """The agent answers who asked; it must not end for a full disk below its keys."""
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(str(settings.home / "keys")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, data)
 
     member = Member(settings)
-    monkeypatch.setattr(private_files, "_write", full)
+    monkeypatch.setattr(os, "write", full)
     said = ("soil", "report", 0)
     with pytest.raises(StorageError, match=r"commands\.key: cannot be written \(No space left"):
         member.clients.command(*said, clock.now_ms())

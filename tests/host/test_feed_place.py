@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +12,15 @@ from drupelet_host.agent.brokers import Brokers
 from drupelet_host.base import clock
 from drupelet_host.broker import Broker
 from drupelet_host.clients.feed_notices import ACCESS_SIZE, Feed
+from drupelet_host.feeds import agent_feed
 from drupelet_host.feeds.agent_feed import AgentFeed
-from drupelet_host.feeds.places import STORE_KEY_NAME, Places
-from drupelet_host.home import config
+from drupelet_host.feeds.places import STORE_KEY_NAME, STORES_MAX, Places
+from drupelet_host.home import config, private_files
 from drupelet_host.home.config import Config, FeedSettings, Peer
 from drupelet_host.member.member import Member
 from drupelet_host.remote.content_store import SqliteRemoteStore
+from drupelet_transports.common.url import Url
+from drupelet_transports.host.mqtt_host import MqttClient
 from host.conftest import Cable, Home, wait_for
 from host.lost_store import wipe
 from opened import opened
@@ -88,18 +92,25 @@ def make(folder: Path, name: str, number: int, feed: FeedSettings) -> Config:
 
 def test_only_brokers_of_the_own_configuration_are_asked(tmp_path: Path) -> None:
     member = Member(make(tmp_path, "a", A, FeedSettings("mqtt://here:1883/p")))
-    brokers = Brokers()
-    places = Places(member, brokers, lambda: None)
+    asked = set()
+
+    class NotedBrokers(Brokers):
+        def client(self, url: Url) -> MqttClient:
+            asked.add(url.host)
+            return super().client(url)
+
+    places = Places(member, NotedBrokers(), lambda: None)
     access = bytes(range(ACCESS_SIZE))
     for place in ("mqtt://here:1883/p", "mqtt://elsewhere:1883/p"):
         assert places.open(place, access) is places.open(place, access) is not None
         assert places.open(place, b"") is None
     for place in ("mqtt://stranger:1883/p", "mqtt://here:1883/q", "serial:///dev/x", "mqtt:?", ""):
         assert places.open(place, access) is None
-    assert {url[0] for url in brokers._clients} == {"here", "elsewhere"}
-    for number in range(20):
-        places.open("mqtt://here:1883/p", bytes((number,)) * ACCESS_SIZE)
-    assert len(places._stores) == 8
+    assert asked == {"here", "elsewhere"}
+    stores = [
+        places.open("mqtt://here:1883/p", bytes((number,)) * ACCESS_SIZE) for number in range(20)
+    ]
+    assert sum(store is not None for store in stores) == STORES_MAX - 2
     member.close(clock.now_ms())
 
 
@@ -127,25 +138,37 @@ def test_the_store_at_a_place_is_found_by_word_of_members_and_kept(tmp_path: Pat
     member.close(clock.now_ms())
 
 
-def test_a_store_that_does_not_answer_is_asked_less_and_less_often(tmp_path: Path) -> None:
+def test_a_store_that_does_not_answer_is_asked_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = make(tmp_path, "a", A, FeedSettings("mqtt://127.0.0.1:1/p", True, 50))
     member = Member(settings)
     brokers = Brokers()
     places = Places(member, brokers, lambda: None)
     (tmp_path / "a" / "keys").mkdir(mode=0o700, exist_ok=True)
-    places._keep(bytes(ACCESS_SIZE))
+    private_files.replace(settings.keys_path / STORE_KEY_NAME, bytes(ACCESS_SIZE))
     told: list[str] = []
     assert settings.feed is not None
     feed = AgentFeed(
         member, settings.feed, places, member.take_delivered, lambda _, why: told.append(why), 0
     )
-    pauses = []
-    for _ in range(20):
-        feed._from_ms = 0
-        feed.turn(feed._pause_ms)
-        pauses.append(feed._pause_ms)
+    tries: list[int] = []
+    moment = SimpleNamespace(ms=0)
+    failed = places.failed
+
+    def failed_again() -> None:
+        tries.append(moment.ms)
+        failed()
+
+    monkeypatch.setattr(places, "failed", failed_again)
+    monkeypatch.setattr(agent_feed, "clock", SimpleNamespace(now_ms=lambda: moment.ms))
+    feed.turn(0)
+    for number in range(1, 20):
+        due_ms = tries[-1] + min(50 << number, 600_000)
+        for moment.ms in (due_ms - 1, due_ms):
+            feed.turn(moment.ms)
+        assert tries[-1] == due_ms and len(tries) == number + 1
     assert len(told) == 1 and "nobody listens there" in told[0]
-    assert pauses == sorted(pauses) and pauses[0] == 100 and pauses[-1] == 600_000
     brokers.close()
     member.close(clock.now_ms())
 

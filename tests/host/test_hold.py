@@ -13,6 +13,7 @@ from drupelet_host.home.config import Peer
 from drupelet_host.member.live_link import LiveLink
 from drupelet_transports.common.in_process import pair as loop_pair
 from drupelet_transports.common.url import parse_url
+from drupelet_transports.host import serial_line
 from drupelet_transports.seal.sealed_carrier import Sealed
 from helpers import Draw, Member
 from seal_ends import pair
@@ -28,7 +29,7 @@ class World:
         self.now_ms = 1000
         monkeypatch.setattr(clock, "now_ms", lambda: self.now_ms)
         here, self.wire = loop_pair(1024, 64)
-        monkeypatch.setattr(Line, "_open_serial", lambda _: here)
+        monkeypatch.setattr(serial_line, "open_serial", lambda _url, _size: here)
         host, other = pair(Aead())
         host.store_gen, other.store_gen = b"\0\0\0\x02", b"\0\0\0\x03"
         self.host, self.other = (Member(name, Draw(n)) for n, name in enumerate("AB"))

@@ -414,7 +414,7 @@ def test_the_example_of_the_specification() -> None:
         (True, JOINER_KEY, joiner_words),
     ):
         pairing = invite.Pairing("x", joiner, given, Secret(key), reply, "stick:")
-        assert invite._prove(pairing) == reply.proof
+        assert invite.proof_of(pairing) == reply.proof
         assert pairing.our_words == words
 
 

@@ -8,6 +8,7 @@ import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from drupelet.base.limits import SEAL_JUMP
 from drupelet_host.agent.brokers import Brokers
 from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.loop import Agent, visit_alone
-from drupelet_host.agent.stick_visit import _link
+from drupelet_host.agent.stick_visit import StickError
 from drupelet_host.base.output import Output
 from drupelet_host.cli import app, exit_codes
 from drupelet_host.cli.common import id_of
@@ -338,30 +339,33 @@ def test_two_backups_at_once(
 ) -> None:
     home = make_home("a", A)
     home.put("one")
-    real = backup._copy_database
+    add_file = tarfile.TarFile.addfile
     said = []
 
-    def meanwhile(path: Path, copy: Path) -> None:
-        real(path, copy)
+    def meanwhile(tar: tarfile.TarFile, info: tarfile.TarInfo, file: Any = None) -> None:
         with pytest.raises(BackupError, match="another backup is being made; let it finish") as e:
             backup.back_up(home.path, tmp_path / "second")
         said.append(str(e.value))
+        add_file(tar, info, file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(backup, "_copy_database", meanwhile)
+        patch.setattr(tarfile.TarFile, "addfile", meanwhile)
         backup.back_up(home.path, tmp_path / "first")
     assert said and not (tmp_path / "second").exists()
     assert backup.restore(tmp_path / "first", tmp_path / "new").name == "a"
-    # Whatever writes to the copy: the checksum is of what is in the file.
-    info = backup._info
 
-    def grow(name: str, size: int) -> tarfile.TarInfo:
-        with (home.path / "backup.tmp").open("ab") as file:
-            file.write(bytes(9))
-        return info(name, size)
+    # Whatever writes to the copy: the checksum is of what is in the file.
+    class Growing(tarfile.TarInfo):
+        """The copy of a database grows as soon as its size has been noted."""
+
+        def __init__(self, name: str = "") -> None:
+            super().__init__(name)
+            if (home.path / "backup.tmp").exists():
+                with (home.path / "backup.tmp").open("ab") as copy:
+                    copy.write(bytes(9))
 
     with monkeypatch.context() as patch:
-        patch.setattr(backup, "_info", grow)
+        patch.setattr(tarfile, "TarInfo", Growing)
         backup.back_up(home.path, tmp_path / "grown")
     assert backup.restore(tmp_path / "grown", tmp_path / "third").name == "a"
     assert not (home.path / "backup.tmp").exists()
@@ -376,7 +380,7 @@ def test_ctrl_c_in_a_restore_leaves_nothing(
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(backup, "_renew_keys", interrupted)
+    monkeypatch.setattr(backup, "known_peers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backup.restore(tmp_path / "whole", tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -441,12 +445,12 @@ def test_a_stick_whose_folders_lead_elsewhere(make_home: MakeHome, tmp_path: Pat
     elsewhere, usb = tmp_path / "elsewhere", tmp_path / "usb"
     elsewhere.mkdir()
     usb.mkdir()
-    assert _link(usb) is None
     for inner in ("", "A0000001", "A0000001/B0000002", "B0000002"):
         link = usb / "DRUPELET" / inner
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(elsewhere)
-        assert _link(usb) == link
+        with pytest.raises(StickError, match=f"{link}: is a link and leads off the stick"):
+            visit_alone(config.load(home.path), usb)
         if inner != "B0000002":
             link.unlink()
     assert_refused(home.run("stick", str(usb)), str(link), "leads off the stick; remove it")

@@ -18,6 +18,7 @@ from drupelet_host.remote.store_over_mqtt import MqttService, exchange_over
 from drupelet_host.remote.store_service import (
     CALLS_MAX,
     FRAMES_MAX,
+    Assembler,
     StoreClient,
     StoreService,
     frames_of,
@@ -74,8 +75,18 @@ def test_who_has_no_key_is_not_answered() -> None:
         elif len(frame) > 11:
             frame[rng.randrange(len(frame))] ^= 1 << rng.randrange(8)
         service.answer(bytes(frame))
-    assert len(service.assembler._calls) <= CALLS_MAX
     assert FRAMES_MAX < 50
+
+
+def test_calls_that_nobody_ends_are_dropped_for_newer_ones() -> None:
+    assembler = Assembler(KEY)
+    content = bytes(1500)
+    calls = [frames_of(KEY, CLIENT, number, content) for number in range(CALLS_MAX + 1)]
+    for first, *_ in calls:
+        assert assembler.take(first) is None
+    for number, (_, *rest) in reversed(list(enumerate(calls))):
+        taken = [assembler.take(frame) for frame in rest]
+        assert taken[-1] == ((CLIENT, number, content) if number else None)
 
 
 def test_a_full_store_and_a_failing_one_are_told_apart() -> None:

@@ -368,7 +368,7 @@ def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
         peer = PeerStatus(
             "b0000002", {}, state=state, name="b", url="stick:", profile="bsp-1", mode="batch"
         )
-        return app._carrier(peer)
+        return app.carrier_state(peer)
 
     assert (carrier("up"), carrier("down")) == ("connected", "down")
     assert clock.age_text(0) == "never"
@@ -376,7 +376,7 @@ def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
 
 def test_an_unknown_change_of_keys_is_refused(settings: Config) -> None:
     agent = Agent(settings, Output(True), True)
-    assert "does not know" in agent._do(shapes.ChangeKeys("sell", "b"))["error"]
+    assert "does not know" in agent.change_keys("sell", "b")["error"]
     agent.channels.close()
     agent.member.close(clock.now_ms())
     agent.member.sealing.close()

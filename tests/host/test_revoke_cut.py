@@ -12,6 +12,7 @@ import pytest
 from drupelet.base.errors import OK, StorageError
 from drupelet.channel.sender_keys import SenderKeys
 from drupelet.seal.record import RECORD_SIZE
+from drupelet_host.agent.brokers import Brokers
 from drupelet_host.agent.loop import Agent
 from drupelet_host.agent.topics import SharedKeys, Topics
 from drupelet_host.base.aead import Aead
@@ -23,6 +24,7 @@ from drupelet_host.keys.key_folder import HostKeys
 from drupelet_host.keys.sealing import RevokedError, Sealing
 from drupelet_host.keys.sender_keys_file import ROWS, SenderFile
 from drupelet_host.view.doctor import examine
+from helpers import Draw, Member
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]
@@ -54,9 +56,12 @@ def random_byte() -> int:
 
 def started(settings: Config) -> Topics:
     """The topics of an agent that has just been started, without their carriers."""
-    topics = Topics.__new__(Topics)
-    topics._member = cast(Any, SimpleNamespace(config=settings))
-    topics.lines = []
+    member = Member("A", Draw(1))
+    topics = Topics(
+        cast(Any, SimpleNamespace(config=settings, node=member.node, readings=member.group)),
+        Brokers(),
+        lambda _line: None,
+    )
     keys = SharedKeys(settings, Shared("field", URL), b"\1\2\3\4")
     topics.add(cast(Any, SimpleNamespace(keys=keys)))
     return topics

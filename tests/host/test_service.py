@@ -129,13 +129,11 @@ def test_install_and_uninstall_elsewhere(tmp_path: Path) -> None:
 def test_without_systemd_or_root_it_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(install, "_BOOTED", tmp_path / "none")
     with pytest.raises(ServiceError, match=r"systemd does not run this machine.*--root"):
-        install.check_machine()
-    monkeypatch.setattr(install, "_BOOTED", tmp_path)
+        install.check_machine(tmp_path / "none")
     monkeypatch.setattr(install.os, "geteuid", lambda: 1000)
     with pytest.raises(ServiceError, match=r"only root.*sudo"):
-        install.check_machine()
+        install.check_machine(tmp_path)
 
 
 def test_an_interpreter_that_others_cannot_enter_is_refused(tmp_path: Path) -> None:
@@ -346,7 +344,7 @@ def test_owners_are_given_only_where_a_file_system_has_none(
     for kind, expected in (("vfat", ",uid=0,gid=0,umask=0077"), ("ext4", "")):
         answer = subprocess.CompletedProcess([], 0, f"{kind}\n", "")
         monkeypatch.setattr(stick_mount.subprocess, "run", lambda *_, a=answer, **__: a)
-        options = stick_mount._options("/dev/x", account)
+        options = stick_mount.mount_options("/dev/x", account)
         assert options == "nosuid,nodev,noexec,noatime" + expected
 
 

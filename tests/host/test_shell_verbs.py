@@ -154,4 +154,4 @@ def test_each_class_of_the_table_exists() -> None:
     for found in walk_packages(drupelet_host.__path__, "drupelet_host."):
         if not found.name.endswith("__main__"):
             names |= set(vars(import_module(found.name)))
-    assert set(exit_codes._BY_CLASS) <= names
+    assert set(exit_codes.BY_CLASS) <= names

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from drupelet.base.errors import E_PEER
 from drupelet.base.hashes import group_id_into
-from drupelet.channel.sender_keys import SenderKeys
+from drupelet.channel.sender_keys import PLACE_SIZE, SenderKeys
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.seal.record import RECORD_SIZE
 from drupelet_host.agent.topics import TOPIC_LABEL, topic_id
@@ -157,8 +157,13 @@ def opened(keys: SenderKeys, frames: list[bytes]) -> list[bytes]:
 
 def chains_of(keys: SenderKeys) -> list[bytes]:
     """The chains that somebody knows, its own first (docs/SPEC.md, record of a sender key)."""
-    starts = range(0, len(keys._records), RECORD_SIZE)
-    return [bytes(keys._records[at + 4 : at + 8]) for at in starts]
+    record, place = bytearray(RECORD_SIZE), bytearray(PLACE_SIZE)
+    assert keys.record_into(record, 0)
+    chains = [bytes(record[4:8])]
+    for id in IDS.values():
+        if keys.place_into(place, 0, id.to_bytes(4), 0):
+            chains.append(bytes(place[:4]))
+    return chains
 
 
 def revoke(a: Home, b: Home, c: Home) -> SenderKeys:

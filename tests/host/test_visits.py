@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drupelet.base.errors import OK, StorageError
+from drupelet.base.errors import E_CAPACITY, OK, StorageError
 from drupelet.seal.record import FLAG_PACKS, install
 from drupelet_host.agent import stick_visit
 from drupelet_host.agent.loop import Agent, visit_alone
@@ -97,7 +97,7 @@ def test_all_letters_leave_with_a_stick_that_the_agent_visits(
 def test_a_log_that_takes_no_more_keeps_no_visit_waiting(
     homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member.Member, "_publish", lambda *_: -1)
+    monkeypatch.setattr(agent.member.node, "publish", lambda *_: E_CAPACITY)
     homes[0].put("no room")
     assert agent.visit(usb)["safe_to_unplug"] and unsent(homes[0]) == 1
 
@@ -198,14 +198,15 @@ def test_a_place_that_cannot_be_looked_at_is_not_there(
 ) -> None:
     """`Path.is_dir` and `Path.is_symlink` raise for it; nothing that a carrier does may."""
     store = FolderStore(usb)
-    agent._watch_sticks()
+    agent.watch_sticks()
     (usb / stick_visit.FOLDER).mkdir(exist_ok=True)
     with monkeypatch.context() as patch:
         make_ill(patch, usb / stick_visit.FOLDER)
-        assert stick_visit._link(usb) is None
+        report = agent.visit(usb)
+        assert report["peers"] == ["b"] and not report["heard"]
     with monkeypatch.context() as patch:
         make_ill(patch, usb)
-        agent._watch_sticks()
+        agent.watch_sticks()
         assert open_folder(f"folder:{usb}") is None
         for use in (lambda: store.fetch(b"n"), lambda: store.add(b"c")):
             with pytest.raises(StorageError, match="no such folder; plug the stick in"):

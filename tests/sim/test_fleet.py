@@ -52,13 +52,13 @@ def test_the_oracle_reads_the_frames_of_one_group_in_eight(
 ) -> None:
     """Both are judged by what they deliver; what is read must be as the specification has it."""
     read_frames: list[bytes] = []
-    leaving = Oracle._leaving
+    leaving = Oracle.read_leaving
 
     def noted(oracle: Oracle, node: str, peer: str, frame: bytes) -> FrameIds | None:
         read_frames.append(frame)
         return leaving(oracle, node, peer, frame)
 
-    monkeypatch.setattr(Oracle, "_leaving", noted)
+    monkeypatch.setattr(Oracle, "read_leaving", noted)
     total = run_group((seed, 3, Workload()))
     assert total.deliveries > 24
     assert len(read_frames) == (total.frames if is_read else 0)

@@ -14,7 +14,7 @@ from drupelet_tools.sim import channels, paper, paper_naive, paper_sds, paper_wo
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.hoststore import MemoryStore
 from drupelet_tools.sim.paper import KNOWN, interval, run_seed, setting_of
-from drupelet_tools.sim.paper_command import _line
+from drupelet_tools.sim.paper_command import line_of
 from drupelet_tools.sim.paper_page import page
 from drupelet_tools.sim.paper_record import table
 from drupelet_tools.sim.paper_world import Outcome, PaperWorld, Setting
@@ -209,7 +209,7 @@ def test_what_delivers_nothing_has_no_cost_and_no_latency() -> None:
     assert (row.seeds, row.delivered) == (4, 0)  # as many as may be, in vain
     assert row.copies is row.multiplier_records is row.multiplier_bytes is None
     assert row.latency_median_h is row.latency_p90_h is row.latency_p90_interval_h is None
-    assert _line(row).split() == ["1", "bloom", "300", "4", "0.00", *7 * "-", "0.0"]
+    assert line_of(row).split() == ["1", "bloom", "300", "4", "0.00", *7 * "-", "0.0"]
     assert "| 0.00 | - | - | - | - | - | - | - | 0 |" in table([row])
     assert "<td>-</td>" in page([row], "x")
     row = paper.answer(1, setting, 2, 2, lambda _: [none, one])

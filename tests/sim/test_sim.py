@@ -225,7 +225,7 @@ def test_what_a_script_violates_uncut_is_told_and_ends_no_soak(
     def breaks(_world: World, _epoch_ms: int) -> None:
         raise Violation("L3", "world", "too many bytes")
 
-    monkeypatch.setattr(World, "_meet_again", breaks)
+    monkeypatch.setattr(World, "meet_again", breaks)
     result = run_script(2, 10_000)
     told = "drupelet sim cuts --seed 2  # uncut: L3 at world: too many bytes"
     assert result.failures == [told] and result.steps

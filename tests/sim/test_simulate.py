@@ -152,7 +152,7 @@ def test_the_process_is_as_it_was() -> None:
 def test_a_shorter_look_at_the_log_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated board looks at what is new in its log, a real one at all of it."""
     short = run(WELL, "--link", "loss=20")
-    monkeypatch.setattr(board_code, "_going_on", lambda plain: plain)
+    monkeypatch.setattr(board_code, "going_on", lambda plain: plain)
     assert run(WELL, "--link", "loss=20") == short
 
 

@@ -128,7 +128,7 @@ def test_pairs_beyond_the_bound_are_sampled_evenly(monkeypatch):
     author = np.array([0] * 200 + [-1] * 5)
     of_message = np.array([0] * 205)
     groups = group_costs.Groups(author, of_message, [np.array([0, 1, 2])], [0])
-    pairs = latency._pairs(groups)
+    pairs = latency.sampled_pairs(groups)
     assert pairs[2] == 4
     assert len(pairs[0]) == 100
     assert set(pairs[1].tolist()) == {1, 2}

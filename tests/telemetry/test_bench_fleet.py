@@ -1,8 +1,10 @@
 """`drupelet bench fleet`: its logs are whole, its rows are, and a wrong answer ends it."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from drupelet_tools.bench import corpus_days
+from drupelet_tools.bench import corpus_days, process_tree
 from drupelet_tools.bench import fleet as fleet_bench
 from drupelet_tools.bench.columns import FLEET
 from drupelet_tools.bench.errors import BenchError
@@ -32,10 +34,9 @@ def test_the_logs_are_whole_and_say_what_each_day_was(tmp_path):
     assert (fleet["latency"]["undelivered"], fleet["deliveries_away"]) == (0, 3 * 40)
 
 
-def test_rows_have_every_column(monkeypatch):
-    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.INGEST, fleet_bench.COMPACT,
-                                                fleet_bench.REPORT))  # fmt: skip
-    plan = fleet_bench.Plan((20, 121), days=1)
+def test_rows_have_every_column():
+    works = (fleet_bench.INGEST, fleet_bench.COMPACT, fleet_bench.REPORT)
+    plan = fleet_bench.Plan((20, 121), days=1, works=works)
     rows = list(fleet_bench.measure(plan, lambda _: None))
     assert all({column.name for column in FLEET} == set(row) for row in rows)
     assert [(row["work"], row["device_days"]) for row in rows[3:]] == [
@@ -48,10 +49,10 @@ def test_rows_have_every_column(monkeypatch):
 
 
 def test_a_command_that_fails_or_answers_wrongly_ends_it(monkeypatch):
-    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.REPORT,))
+    plan = fleet_bench.Plan((1,), days=1, works=(fleet_bench.REPORT,))
     with pytest.raises(BenchError, match=r"report: .*no lake here"):
-        list(fleet_bench.measure(fleet_bench.Plan((1,), days=1), lambda _: None))
-    monkeypatch.setattr(fleet_bench, "_run", lambda *_: fleet_bench.Cost(1, 1, 1, '{"n": 4}'))
-    monkeypatch.setattr(fleet_bench, "_WORKS", (fleet_bench.QUERY,))
+        list(fleet_bench.measure(plan, lambda _: None))
+    monkeypatch.setattr(process_tree, "run", lambda *_: ('{"n": 4}', SimpleNamespace(mb=1)))
+    plan = fleet_bench.Plan((1,), days=3, works=(fleet_bench.QUERY,))
     with pytest.raises(BenchError, match=r"4 days of .*, and it has 3"):
-        list(fleet_bench.measure(fleet_bench.Plan((1,), days=3), lambda _: None))
+        list(fleet_bench.measure(plan, lambda _: None))

@@ -45,18 +45,18 @@ def test_killed_on_its_way_an_ingest_keeps_every_row_and_one_that_lacks_some_is_
     corpus, monkeypatch, tmp_path
 ):
     folder, _ = corpus
-    ingest_robust._ingest(folder, tmp_path / "whole")
+    ingest_robust.take_in(folder, tmp_path / "whole")
     wanted = lake_content.content(tmp_path / "whole")
     assert wanted["hours"].num_rows > 0
     monkeypatch.setattr(ingest_robust, "KILLS", 2)
-    killed = ingest_robust._kill_processes(folder, tmp_path / "killed", 0.5, random.Random(1))
-    row = ingest_robust._row("killed", wanted, tmp_path / "killed")
+    killed = ingest_robust.kill_processes(folder, tmp_path / "killed", 0.5, random.Random(1))
+    row = ingest_robust.compared("killed", wanted, tmp_path / "killed")
     assert killed > 0 and row["kept"] and "identical" in row["figure"]
     (tmp_path / "part").mkdir()
     pack = max(folder.iterdir(), key=lambda file: file.stat().st_size)
     shutil.copy(pack, tmp_path / "part")
-    ingest_robust._ingest(tmp_path / "part", tmp_path / "less")
-    assert not ingest_robust._row("less", wanted, tmp_path / "less")["kept"]
+    ingest_robust.take_in(tmp_path / "part", tmp_path / "less")
+    assert not ingest_robust.compared("less", wanted, tmp_path / "less")["kept"]
 
 
 def test_a_row_has_every_column():
@@ -75,17 +75,16 @@ def test_the_cpu_of_a_process_that_has_ended_still_counts():
     assert process_tree.cpu_s(os.getpid()) - before > 0.3 - 4 * 0.01 - 0.001
 
 
-def test_of_several_runs_the_one_with_the_least_cpu_counts(monkeypatch, tmp_path):
+def test_of_several_runs_the_one_with_the_least_cpu_counts(tmp_path):
     costs = iter([(5.0, 100), (4.0, 90), (3.0, 80), (6.0, 120)])
 
     def run(_root, engine, *_):
         cpu_s, peak_mb = next(costs)
         return {"engine": engine, "cpu_s": cpu_s, "peak_mb": peak_mb, "jvm_mb": 0}, [[1]]
 
-    monkeypatch.setattr(ingest, "_run", run)
     made = {"events": 1, "files": 1}
     jobs = [ingest.Job("tables", name, tmp_path, made) for name in ("numpy", "spark")]
-    rows, _ = ingest._best(tmp_path, jobs, 2, print)
+    rows, _ = ingest.best_runs(tmp_path, jobs, 2, print, run)
     assert [(row["engine"], row["cpu_s"], row["peak_mb"]) for row in rows] == [
         ("numpy", 3.0, 100),
         ("spark", 4.0, 120),

@@ -52,7 +52,7 @@ def task(root, plan=PLAN, results=None, folder=None, days=None):
 
 def cut(row):
     """What must not depend on the bucket."""
-    short = buckets._short(row, "")
+    short = buckets.shortened(row, "")
     return {name: short[name] for name in (*buckets.KEPT_WITHIN, "life", "health", "mah_modelled",
                                            "delivered", "client_bytes",
                                            "firmware_runs")}  # fmt: skip

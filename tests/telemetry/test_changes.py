@@ -77,7 +77,7 @@ def test_whatever_happens_each_state_of_a_file_is_offered_once(folder, seed, mon
     """Against a plain memory of all states."""
     monkeypatch.setattr(changes, "QUIET_S", 0.002)
     monkeypatch.setattr(changes, "FULL_LOOK_S", 0.005)
-    monkeypatch.setattr(changes, "_ENTRIES_AT_ONCE", 3)
+    monkeypatch.setattr(changes, "ENTRIES_AT_ONCE", 3)
     rng = random.Random(seed)
     box, known = inbox(folder), set()
     for turn in range(150):
@@ -105,8 +105,11 @@ def test_whatever_happens_each_state_of_a_file_is_offered_once(folder, seed, mon
         info = path.stat()
         assert (path, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) in known
     assert box.look() == [] and box.problems == []
-    kept = sum(len(one.taken) for one in box._folders.values())
-    assert kept == len(list(folder.rglob("*.dbx"))), "what is gone is forgotten"
+    there = len(list(folder.rglob("*.dbx")))
+    for room, is_enough in ((there, True), (there - 1, False)):
+        monkeypatch.setattr(changes, "REMEMBERED_MAX", room)
+        assert box.look() == []
+        assert is_enough != bool(box.problems), "what is gone is forgotten"
 
 
 def test_a_folder_that_is_quiet_is_not_listed_but_for_a_full_look(folder, listed, monkeypatch):
@@ -142,7 +145,7 @@ def test_what_changed_within_the_hour_is_looked_at_each_time(folder, listed):
 
 def test_more_than_a_look_may_offer_comes_with_the_next(folder, monkeypatch):
     monkeypatch.setattr(changes, "OFFERED_MAX", 7)
-    monkeypatch.setattr(changes, "_ENTRIES_AT_ONCE", 4)
+    monkeypatch.setattr(changes, "ENTRIES_AT_ONCE", 4)
     for at in range(20):
         (folder / f"{at % 3}").mkdir(exist_ok=True)
         (folder / f"{at % 3}" / f"{at:02}.dbx").write_bytes(b"x")

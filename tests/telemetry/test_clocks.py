@@ -60,7 +60,7 @@ def test_a_crystal_that_drifts_does_not_jump():
 def boots(*rows):
     """Boots of (low, high) or None, one device each."""
     known = np.array([row is not None for row in rows])
-    open_ = clocks._OPEN
+    open_ = clocks.OPEN
     return clocks.Boots(
         names=[str(at) for at in range(len(rows))],
         device=np.arange(len(rows)),
@@ -86,7 +86,7 @@ def test_bounds_both_ways_make_an_interval_and_go_on_over_a_third():
     )
     assert (low[1], high[1]) == (1_010, 1_030)
     assert (low[2], high[2]) == (1_015, 1_037)
-    assert low[3] == 1_001 and high[3] == clocks._OPEN, "one way only: no estimate"
+    assert low[3] == 1_001 and high[3] == clocks.OPEN, "one way only: no estimate"
 
 
 def test_a_device_that_went_back_keeps_what_the_others_bear_out():

@@ -178,10 +178,10 @@ def test_states_that_always_go_together_are_not_told_apart(tmp_path):
 def test_factors_stay_within_their_bounds():
     modelled, measured = np.array([[1.0], [2.0]]), np.array([1000.0, 2000.0])
     free = np.ones(1, bool)
-    assert fitting._bounded(modelled, measured, free) == fitting.FACTOR_MAX
-    assert fitting._bounded(modelled, -measured, free) == fitting.FACTOR_MIN
+    assert fitting.bounded_least_squares(modelled, measured, free) == fitting.FACTOR_MAX
+    assert fitting.bounded_least_squares(modelled, -measured, free) == fitting.FACTOR_MIN
     two = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    factors = fitting._bounded(two, two @ [2.0, 3.0], np.ones(2, bool))
+    factors = fitting.bounded_least_squares(two, two @ [2.0, 3.0], np.ones(2, bool))
     assert factors == pytest.approx([2.0, 3.0], rel=1e-6)
 
 

@@ -456,9 +456,9 @@ def test_a_full_disk_is_said_and_what_came_meanwhile_is_taken_in_later(inbox, tm
 
 def test_the_pause_between_tries_is_bounded(tmp_path):
     follower = following.Follower([tmp_path], tmp_path / "lake", {})
-    pauses = [follower._pause_s(0.0, failures) for failures in range(40)]
+    pauses = [follower.pause_s(0.0, failures) for failures in range(40)]
     assert pauses[:4] == [30, 30, 60, 120] and pauses[-1] == following.RETRY_MAX_S
-    assert follower._pause_s(6.0, 0) == 120, "looks take a twentieth of the time at most"
+    assert follower.pause_s(6.0, 0) == 120, "looks take a twentieth of the time at most"
 
 
 def test_a_file_that_cannot_be_read_keeps_no_other_waiting(inbox, tmp_path, monkeypatch):
@@ -603,7 +603,6 @@ def test_many_small_batches_leave_few_files(inbox, tmp_path, monkeypatch, tier_f
     Without anything that bounds them, a third of the batches leave a file of each kind.
     """
     monkeypatch.setattr(compact, "TIER_FILES", tier_files)
-    monkeypatch.setattr(compact, "_TIER_BITS", tier_files.bit_length() - 1)
     count = iter(range(10_000))
 
     def add():

@@ -497,16 +497,15 @@ def test_a_setting_that_is_none_is_one_line(text):
 
 
 def test_why_spark_did_not_start_is_the_jvms_own_word(tmp_path):
-    running = object.__new__(session.Session)
-    running._folder = tmp_path
-    running.cluster = session.Cluster("spark://nowhere:7077")
-    (tmp_path / "jvm.log").write_text(
+    log = tmp_path / "jvm.log"
+    log.write_text(
         'Setting Spark log level to "ERROR".\n'
         "26/11/21 18:20:00 ERROR Backend: All masters are unresponsive! Giving up.\n"
     )
-    told = running._not_started(RuntimeError("An error occurred while calling None"))
+    broken = RuntimeError("An error occurred while calling None")
+    told = session.why_not_started(log, "spark://nowhere:7077", broken)
     assert told.startswith("Spark did not start: 26/11/21 18:20:00 ERROR Backend: All masters")
     assert told.endswith("is --master spark://nowhere:7077 right?")
-    running.cluster = session.Cluster()
-    (tmp_path / "jvm.log").unlink()
-    assert running._not_started(RuntimeError("no gateway")).endswith(": no gateway")
+    log.unlink()
+    told = session.why_not_started(log, session.LOCAL_MASTER, RuntimeError("no gateway"))
+    assert told.endswith(": no gateway")

@@ -172,7 +172,7 @@ def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out():
     """It logs by the root logger, from finalisers, and so at any time."""
     told = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "x", (), None)
     ours = logging.LogRecord("root", logging.ERROR, "/x/telemetry/intake/job.py", 1, "y", (), None)
-    assert [session._not_py4j(record) for record in (told, ours)] == [False, True]
+    assert [session.is_not_py4j(record) for record in (told, ours)] == [False, True]
 
 
 def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_path, monkeypatch):
@@ -209,9 +209,9 @@ def test_workers_that_are_killed_are_replaced(whole, spark, tmp_path):
                 os.kill(os.getpid(), signal.SIGKILL)  # all is written, and nobody hears of it
             return told
 
-    make_tasks = job._tasks
+    make_tasks = job.over_plans
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "_tasks", lambda task: make_tasks(Mortal(task)))
+        patch.setattr(job, "over_plans", lambda task: make_tasks(Mortal(task)))
         told = job.ingest([folder], tmp_path / "lake", fleet.names(), spark)
     assert len(list(marks.iterdir())) > 0
     assert told == counts
@@ -227,7 +227,7 @@ def test_workers_that_die_again_and_again_are_one_line_and_change_nothing(spark,
         yield from batches
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "_tasks", lambda _: die)
+        patch.setattr(job, "over_plans", lambda _: die)
         with pytest.raises(
             TelemetryError, match=r"Spark gave up: .*worker.*run the ingest"
         ) as told:

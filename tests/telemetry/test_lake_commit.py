@@ -135,7 +135,7 @@ def test_a_commit_is_tried_again_and_in_the_end_told_of(boxes, tmp_path, monkeyp
     assert ingest(packs[1:2], root)["new"] > 0
     assert turns == [1, 1, 2, 2, 3, 3], "three others came between"
     monkeypatch.setattr(commit, "COMMIT_TRIES", 2)
-    monkeypatch.setattr(commit, "_try", lambda *_: False)
+    monkeypatch.setattr(commit, "try_once", lambda *_: False)
     before = content(root)
     with pytest.raises(TelemetryError, match=r"other writers were faster 2 times.*run it again"):
         ingest(packs[2:3], root)
@@ -482,7 +482,7 @@ def test_killed_right_before_or_after_a_commit(boxes, tmp_path, monkeypatch, wor
         ingest([pack], root)
         ingest([pack], whole)
     before = content(root)
-    tries = commit._try
+    tries = commit.try_once
 
     def killed(state, change):
         if after:
@@ -492,7 +492,7 @@ def test_killed_right_before_or_after_a_commit(boxes, tmp_path, monkeypatch, wor
     def do(folder):
         return ingest(packs[3:5], folder) if work == "ingest" else compact.compact(folder)
 
-    monkeypatch.setattr(commit, "_try", killed)
+    monkeypatch.setattr(commit, "try_once", killed)
     with pytest.raises(KilledError):
         do(root)
     monkeypatch.undo()
@@ -586,15 +586,15 @@ def test_a_lake_of_version_4_is_migrated_in_its_place(before, monkeypatch):
 
 def test_a_migration_of_version_4_gives_way_to_another_writer(before, monkeypatch):
     root, _ = before
-    decoded = migrate._decoded
+    make_plan = migrate.make_plan
 
-    def meanwhile(*given, **named):
+    def meanwhile(*given):
         other_writer = DeltaTable(root / "table")
         other_writer.create_checkpoint()
         other_writer.alter.set_table_properties({"delta.checkpointInterval": "21"})
-        return decoded(*given, **named)
+        return make_plan(*given)
 
-    monkeypatch.setattr(migrate, "_decoded", meanwhile)
+    monkeypatch.setattr(migrate, "make_plan", meanwhile)
     refused = run("migrate", root)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "was written to meanwhile; nothing changed: run it again" in refused.stderr
@@ -619,7 +619,7 @@ def test_a_migration_that_is_killed_changes_nothing_or_is_finished(old, monkeypa
         migrate.migrate(root)
     assert before <= {path for path in root.rglob("*") if path.is_file()}
     monkeypatch.undo()
-    monkeypatch.setattr(migrate, "_remove_old", lambda _: 1 / 0)
+    monkeypatch.setattr(migrate, "remove_old", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         migrate.migrate(root)
     monkeypatch.undo()
@@ -646,13 +646,15 @@ def test_a_lake_is_a_function_of_what_came_while_it_is_compacted(boxes, tmp_path
     root = tmp_path / "lake"
     for pack in packs[:4]:
         ingest([pack], root, events=True)
-    made_anew = compact._foreign_anew
+    key_rows = compact.key_rows
 
     def meanwhile(*given):
+        """What follows the reading is first the making of the change, which has no new keys."""
+        monkeypatch.setattr(compact, "key_rows", key_rows)
         ingest(packs[4:], root, events=True)
-        return made_anew(*given)
+        return key_rows(*given)
 
-    monkeypatch.setattr(compact, "_foreign_anew", meanwhile)
+    monkeypatch.setattr(compact, "key_rows", meanwhile)
     compact.compact(root)
     assert without_places(content(root)) == without_places(wanted)
     assert len(delta.open_lake(root).files["piece"]) > 1

@@ -355,7 +355,8 @@ def test_looks_of_a_stream_that_take_long_become_rare(tmp_path, monkeypatch):
     assert stream.numbers() == []
     (tmp_path / "a.dbx").write_bytes(segments(1)[0])
     assert stream.numbers() == [], "it took a second"
-    monkeypatch.setattr(stream.reader, "_next_look_s", time.monotonic())
+    now_s = time.monotonic() + 1 / source.LOOKS_SHARE
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     assert stream.numbers() == [0]
 
 

@@ -278,12 +278,12 @@ def test_cold_contacts_name_what_the_recovery_cost() -> None:
 
 
 def test_seeds_that_differ_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_ALIKE", 2)
-    cold = wire._Cold(BSP, "interactive", 12, 2, 20, anew=True)
-    assert len(wire._cold_runs(cold, 4)) == 2, "the same for every seed"
+    monkeypatch.setattr(wire, "ALIKE", 2)
+    cold = wire.ColdStart(BSP, "interactive", 12, 2, 20, anew=True)
+    assert len(wire.cold_runs(cold, 4)) == 2, "the same for every seed"
 
     def run(self: object, seed: int) -> tuple[int, int, int, int]:
-        assert isinstance(self, wire._Cold)
+        assert isinstance(self, wire.ColdStart)
         return seed, 1, 1, 1
 
     class Serial:
@@ -297,9 +297,9 @@ def test_seeds_that_differ_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(wire._Cold, "run", run)
+    monkeypatch.setattr(wire.ColdStart, "run", run)
     monkeypatch.setattr(wire, "ProcessPoolExecutor", Serial)
-    assert [found[0] for found in wire._cold_runs(cold, 5)] == [0, 1, 2, 3, 4]
+    assert [found[0] for found in wire.cold_runs(cold, 5)] == [0, 1, 2, 3, 4]
 
 
 def test_mqtt_counts_what_mqtt_says() -> None:
@@ -308,7 +308,8 @@ def test_mqtt_counts_what_mqtt_says() -> None:
 
 
 def test_published_figures_say_so() -> None:
-    found = [row for row in wire._published() if row["scenario"] == "transfer"]
+    plan = wire.Plan([], ["transfer"], mqtt=False)
+    (found,) = wire.measure(plan, lambda _: None)
     assert {row["source"] for row in found} == {"published"}
     assert {row["bytes_per_message"] for row in found} >= {100.0, 397.3, 580.0}
     assert all(anchor.note for anchor in anchors.ANCHORS)

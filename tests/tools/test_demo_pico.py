@@ -28,7 +28,7 @@ def member(name: str) -> dict[str, Any]:
 
 def shown(*names: str) -> list[str]:
     text = io.StringIO()
-    Console(file=text, width=command._PAPER_WIDTH).print(
+    Console(file=text, width=command.PAPER_WIDTH).print(
         command.table({"members": [member(name) for name in names]})
     )
     return text.getvalue().splitlines()

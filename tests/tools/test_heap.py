@@ -36,10 +36,10 @@ SETS = (
 
 def needs() -> dict[str, list[str]]:
     """Each module of the firmware -> what it imports at its top once it is folded."""
-    folded = sets._folded("unix")
+    folded = sets.texts_of_port("unix")
     machine_code: set[str] = set()
     return {
-        name: [other for other in sets._imports(ast.parse(text).body, folded, machine_code)
+        name: [other for other in sets.imports_on_board(ast.parse(text).body, folded, machine_code)
                if other in folded and other != name]
         for name, text in folded.items()
     }  # fmt: skip
@@ -105,7 +105,7 @@ def in_order(texts: dict[str, str]) -> list[str]:
 
     def visit(name: str) -> None:
         if name in texts and name not in order and not name.endswith((".main", ".start")):
-            for other in sets._imports(ast.parse(texts[name]).body, texts, set()):
+            for other in sets.imports_on_board(ast.parse(texts[name]).body, texts, set()):
                 if other != name:
                     visit(other)
             order.append(name)

@@ -52,11 +52,9 @@ def test_a_source_that_changes_is_compiled_again(
     with monkeypatch.context() as patch:
         edited = [(changed if path == name else source, path) for source, path in sources]
         patch.setattr(build, "board_sources", lambda _: iter(edited))
-        build._folded.cache_clear()
-        build._common_folded.cache_clear()
+        compiled.clear_caches()
         build.build(tmp_path / "after", "x86")
-    build._folded.cache_clear()
-    build._common_folded.cache_clear()
+    compiled.clear_caches()
     before, after = contents(tmp_path / "before"), contents(tmp_path / "after")
     differing = {path for path in before if before[path] != after[path]}
     assert differing == {name.with_suffix(".mpy").as_posix()}

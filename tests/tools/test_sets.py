@@ -114,7 +114,7 @@ def test_the_full_set_has_every_profile_and_carrier_and_every_name() -> None:
     for kind in ("profiles", "carriers"):
         for modules in sets.table()[kind].values():
             assert modules.keys() <= found.keys()
-    for name, text in sets._folded("unix").items():
+    for name, text in sets.texts_of_port("unix").items():
         if name in found and name != "boards.setup":  # which has the set's number
             assert found[name] == text
 

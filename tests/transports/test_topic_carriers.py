@@ -1,6 +1,7 @@
 """Carriers that many hear: UDP multicast on the loopback interface, sealed with sender keys; and
 sender keys that change hands over sealed links."""
 
+import errno
 import random
 import select
 import socket
@@ -122,15 +123,31 @@ def test_what_names_no_group(host: str, interface: str, why: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_board_opens_it_when_its_network_is_up(port: int) -> None:
-    made = BoardMulticast(GROUP, port, "203.0.113.9")
+def test_a_board_opens_it_when_its_network_is_up(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[socket.socket] = []
+
+    class Absent(socket.socket):
+        """A network that has not got the address yet."""
+
+        def setsockopt(self, *option: object) -> None:  # noqa: ARG002
+            raise OSError(errno.ENODEV, "No such device")
+
+    class Noted(socket.socket):
+        def __init__(self, *kind: int) -> None:
+            super().__init__(*kind)
+            opened.append(self)
+
+    monkeypatch.setattr(socket, "socket", Absent)
+    made = BoardMulticast(GROUP, port, "127.0.0.1")
     try:
         for now_ms in (100, 5000):
             made.maintain(now_ms)
             assert not made.up and made.poll_object is None
             assert made.send(bytearray(1), 1) == E_CLOSED == take(made)
         assert made.wait_ms(5000) == 100  # it was tried at 100
-        made._membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
+        monkeypatch.setattr(socket, "socket", Noted)
         made.maintain(5099)
         assert not made.up
         for now_ms in (5100, 5101):
@@ -139,7 +156,8 @@ def test_a_board_opens_it_when_its_network_is_up(port: int) -> None:
             assert made.send(bytearray(b"x"), 1) == OK
             arrived(made)
             assert take(made) == b"x"
-        made._out.close()  # as a send sees a network that went away
+        for one in opened:
+            one.close()  # as a send sees a network that went away
         assert made.send(bytearray(1), 1) == E_CLOSED and not made.up
         made.maintain(5102 + 5000)
         assert made.up and made.send(bytearray(b"y"), 1) == OK
@@ -297,11 +315,11 @@ def test_keys_that_were_put_back_are_not_used_again() -> None:
     """A restored key file would seal with nonces that were used: the peer's answer shows it."""
     both = Pair()
     both.settle()
-    distribution, port = both.distributions[0], both.ports[0]
+    port = both.ports[0]
     old = dict(port.records)
     chain = old[0][4:8]
-    for _ in range(3):
-        distribution.keys._seq = 255
+    for seed in range(3):  # each restart opens an epoch
+        both.distributions[0] = KeyDistribution(sender_keys(A_ID, seed, port), A_ID, TOPIC, B_ID)
         assert both.reads(1)
     port.records = old
     again = sender_keys(A_ID, 99, port)

@@ -43,13 +43,19 @@ class Member:
         self, seed: int, keys: Keys | None = None, fallback: bool = False, id: int = 0
     ) -> None:
         draw = random.Random(seed)
+        self._seed = seed
+        self._id = id or seed
         self.keys = keys or Keys()
         aead = Ccm(Aes) if fallback else Aead()
         self.seal = SenderKeys(
-            aead, self.keys, (id or seed).to_bytes(4), lambda: draw.randrange(256), 3
+            aead, self.keys, self._id.to_bytes(4), lambda: draw.randrange(256), 3
         )
         if self.seal.load() != OK:
             assert self.seal.create() == OK
+
+    def switched_on_again(self) -> "Member":
+        """The same member after a restart: its next frame opens an epoch."""
+        return Member(self._seed + 1000, self.keys, id=self._id)
 
     def record(self) -> bytes:
         out = bytearray(RECORD_SIZE)

@@ -1,6 +1,7 @@
 """A black box that goes through deep sleep writes what one that stayed awake would have."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,9 +14,10 @@ from drupelet.base.events import (
     STATE_IDLE,
     STATE_SEND,
 )
-from drupelet.base.limits import RTC_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.limits import RTC_SIZE_MAX
 from drupelet.telemetry.black_box import BlackBox
 from drupelet.telemetry.sleep import rest_into, wake_from
+from helpers import Draw, Member
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
 COUNTERS = (COUNT_CREATED, COUNT_LOST, 64, 66, 159, 160, 191)
@@ -72,19 +74,46 @@ def test_no_room_is_told() -> None:
 
 
 class RoomyRtc:
-    """Memory with room for the black box, after a sleep of a minute."""
+    """Memory with room for the black box, which a sleep of a minute leaves as it was."""
 
     size = RTC_SIZE_MAX
     slept_ms = 60_000
-    due_ms = 90_000
+    due_ms = 0
+    kept = b""
+
+    def load_into(self, buf: bytearray) -> int:
+        buf[: len(self.kept)] = self.kept
+        return len(self.kept)
+
+    def forget(self) -> None:
+        self.kept = b""
+
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:  # noqa: ARG002
+        self.kept = bytes(buf[:size])
+        self.due_ms = due_ms
 
 
-def sleeper_of(woke_ms: int) -> Sleeper:
-    sleeper = Sleeper(DEVICE, RoomyRtc(), 1000, 200, None)
-    sleeper.resumed = True
-    sleeper._slept_ms = RoomyRtc.slept_ms
-    sleeper._woke_ms = woke_ms
-    return sleeper
+class Clock:
+    """A device's port, as far as its sleep goes."""
+
+    ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+def device_of(member: Member, box: BlackBox, clock: Clock) -> SimpleNamespace:
+    """A device that samples in 90 s and has no links."""
+    return SimpleNamespace(
+        node=member.node,
+        box=box,
+        port=clock,
+        seals=[],
+        tally=lambda: None,
+        drain=lambda: None,
+        left_ms=lambda _now_ms: 90_000,
+        due_ms=-1,
+    )
 
 
 def last_block(box: BlackBox, now_ms: int) -> bytes:
@@ -96,12 +125,24 @@ def last_block(box: BlackBox, now_ms: int) -> bytes:
 def test_what_the_start_takes_after_a_wake_belongs_to_the_sleep() -> None:
     """Else a board's clock and its schedule fall behind by it at each wake."""
     awake, box = BlackBox(DEVICE, 3, 2), BlackBox(DEVICE, 3, 2)
-    for one in (awake, box):
-        one.state(5000, STATE_DEEP_SLEEP)
-    sleeper = sleeper_of(70)
-    assert sleeper._rest_box(box)
+    awake.state(5000, STATE_DEEP_SLEEP)
+    member, rtc, clock = Member("A", Draw(1)), RoomyRtc(), Clock()
+    member.boot()
+    clock.ms = 5000
+    Sleeper(DEVICE, rtc, 1000, 200, None).rest(device_of(member, box, clock), 60_000)
+    assert rtc.kept and rtc.due_ms == 90_000
+    sleeper = Sleeper(DEVICE, rtc, 1000, 200, None)
+    member.start()
+    sleeper.wake(member.store, 70)
+    assert sleeper.resumed
+    member.boot(70, sleeper.generation)
     woken = BlackBox(DEVICE, 3, 2)
+    clock.ms = 370
     assert sleeper.go_on_box(woken, 370)
     assert last_block(woken, 370) == last_block(awake, 5000 + 60_000 + 300)
-    assert sleeper._left_ms(sleeper._away_ms(370)) == 90_000 - 60_000 - 300
-    assert sleeper._away_ms(1 << 29) <= WAIT_MS_MAX, "more than a snapshot takes up"
+    device = device_of(member, woken, clock)
+    sleeper.start(device)
+    assert device.due_ms == 370 + 90_000 - 60_000 - 300
+    clock.ms = 1 << 29  # more than a snapshot takes up
+    sleeper.start(device)
+    assert device.due_ms == clock.ms

@@ -192,7 +192,7 @@ def test_an_ack_of_the_same_id_twice_in_a_row_says_that_it_is_gone() -> None:
 def state_of(member: Member) -> tuple:
     core = member.node.core
     outbox, inbox = core.outboxes[0], core.inboxes[0]
-    rows = (outbox.rows, outbox.handles, inbox.entries, inbox._owed_rows, core.pending.rows)
+    rows = (outbox.rows, outbox.handles, inbox.entries, core.pending.rows)
     return (*map(len, rows), core.members.peers)
 
 

@@ -128,8 +128,10 @@ def test_a_board_that_boots_for_decades_never_runs_out_of_handles() -> None:
 
 
 def test_more_files_than_handles_in_one_run_are_refused() -> None:
-    keeper = flash(RamFiles())
-    keeper._newest = (1 << 30) // FILE_SIZE - 1
+    files = RamFiles()
+    for number in (1, (1 << 30) // FILE_SIZE - 1):
+        files.close(files.open(f"C{number:07}.CHN", True))
+    keeper = flash(files)
     assert put(keeper, b"a") == E_CAPACITY
     assert keeper.barrier() == OK and find(keeper, b"a") == 0
 

@@ -115,11 +115,11 @@ def test_two_devices_with_one_chain_are_noticed() -> None:
 def test_a_member_that_slept_reads_on() -> None:
     ann, ben = pair()
     for number in range(SEAL_STEPS_MAX - 1):
-        ann.seal._seq = 255
+        ann = ann.switched_on_again()
         frame = ann.say(b"%d" % number)
     assert ben.hear(frame) == b"%d" % (SEAL_STEPS_MAX - 2)
     for _ in range(SEAL_STEPS_MAX + 1):
-        ann.seal._seq = 255
+        ann = ann.switched_on_again()
         frame = ann.say(b"later")
     assert ben.hear(frame, 60_000) == E_PEER, "too far: its record is needed anew"
     assert ben.seal.admit(ann.record(), 0) == OK
@@ -142,7 +142,7 @@ def test_a_member_that_slept_is_heard_whenever_it_comes_back() -> None:
     for days in (0, 1, 5, 11, 40):  # a clock of 2^30 ms has twelve days
         now_ms = (now_ms + days * 86_400_000) & 0x3FFFFFFF
         for _ in range(4):
-            ann.seal._seq = 255
+            ann = ann.switched_on_again()
             frame = ann.say(b"%d" % days)
         assert ben.hear(frame, now_ms) == b"%d" % days
 

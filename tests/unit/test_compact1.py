@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compact_view import Spoken
-from drupelet.base.limits import ID_SIZE
+from drupelet.base.limits import COMPACT_PROBE_EPOCHS, ID_SIZE
 from drupelet.engine.inbox import OFFERED
 from drupelet.engine.outbox import ROW_SIZE
 from drupelet.node import (
@@ -24,7 +24,6 @@ from drupelet.node import (
     Node,
 )
 from drupelet.wire.compact.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
-from drupelet.wire.compact.numbering import _KNOWN
 from helpers import (
     EPOCH_MS,
     ROUND_MS,
@@ -53,11 +52,16 @@ both_modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch",
 
 
 def network(
-    names: str = "AB", mode: int = BATCH, pool: int = 64, profiles: str = "", **faults: int
+    names: str = "AB",
+    mode: int = BATCH,
+    pool: int = 64,
+    profiles: str = "",
+    salt: int = 0,
+    **faults: int,
 ) -> Network:
     """Members in a ring; `profiles`: a letter for each member, c compact-1, p bsp-1."""
     draw = Draw(len(names) * 1000 + pool + mode)
-    members = [Member(name, draw, pool=pool, offers=max(pool, 4)) for name in names]
+    members = [Member(name, draw, pool=pool, offers=max(pool, 4), salt=salt) for name in names]
     edges = [names[i] + names[(i + 1) % len(names)] for i in range(len(names))]
     net = Network(draw, members, edges[: 1 if len(names) == 2 else None], mode, **faults)
     for name, letter in zip(names, profiles or "c" * len(names), strict=True):
@@ -133,12 +137,12 @@ def test_in_sync_costs_two_short_hellos_and_then_nothing() -> None:
 
 
 def test_a_hello_goes_with_the_first_frames_until_it_was_read() -> None:
-    net = network()
+    net = network(salt=9)
     rounds(net, 4 * ROUNDS_PER_EPOCH)
     net.lines["B", "A"].loss = 1000
     a = net.members["A"]
     codec_of(net).greet()
-    codec_of(net).codec._store_gen = 9
+    codec_of(net, "B", "A").codec.heard_store(7)
     for number in range(3):
         a.publish(b"%d" % number)
         rounds(net, 4)
@@ -223,7 +227,7 @@ def test_an_index_that_the_peer_forgot_is_told_and_announced_again() -> None:
     net.run(lambda: net.complete(1), 50)
     codec_of(net).codec.begin_frame()
     assert codec_of(net).codec.is_announced(0)
-    codec_of(net, "B", "A").codec._put(_KNOWN, 0, False)
+    codec_of(net, "B", "A").codec.regroup(0)
     assert not codec_of(net, "B", "A").codec.knows(0)
     a.publish(b"2")
     net.run(lambda: net.complete(2), 100)
@@ -466,7 +470,7 @@ def test_an_index_never_means_the_group_that_took_the_row_of_another() -> None:
 
 
 def test_another_store_shows_the_peer_everything_again() -> None:
-    net = network(mode=INTERACTIVE)
+    net = network(mode=INTERACTIVE, salt=7)
     a, b = net.members["A"], net.members["B"]
     for number in range(20):
         a.publish(b"%d" % number)
@@ -474,7 +478,7 @@ def test_another_store_shows_the_peer_everything_again() -> None:
     rounds(net, 8)
     codec_of(net).greet()
     link_of(net).exchange.attention = True
-    codec_of(net, "B", "A").codec._store_gen = 7
+    codec_of(net).codec.heard_store(5)  # that of the store before
     assert a.node.outstanding(a.numbers["B"]) == 0
     before = sent_bytes(net)
     rounds(net, 3)
@@ -525,14 +529,18 @@ def test_a_silent_peer_is_spoken_to_in_bsp_1_and_asked_again() -> None:
 def test_two_ends_that_both_gave_up_find_each_other() -> None:
     net = network()
     contacts = [codec_of(net), codec_of(net, "B", "A")]
-    for contact in contacts:
-        contact.mark(GREETING, False)
-        contact.codec._turn_plain(30_000)  # a question is due in the far future only
+    for line in net.lines.values():
+        line.loss = 1000
     for member in net.members.values():
-        link_of(net, member.name, member.peers[0]).take_attention()
-    net.members["A"].publish(b"1")
-    net.run(lambda: net.complete(1), 60)
+        member.publish(member.name.encode(), net.now_ms)
+    while {contact.speaks for contact in contacts} != {PLAIN}:
+        rounds(net, 1)
+        assert net.now_ms < COMPACT_PROBE_EPOCHS * EPOCH_MS
+    for line in net.lines.values():
+        line.loss = 0
+    net.run(lambda: net.complete(2), 60)
     rounds(net, 8)
+    assert net.now_ms < COMPACT_PROBE_EPOCHS * EPOCH_MS, "before either end would have asked"
     assert [contact.speaks for contact in contacts] == [COMPACT, COMPACT]
 
 
@@ -587,11 +595,11 @@ def test_an_old_acknowledgement_never_acknowledges_anything_new(seed: int, same:
         member = net.members["AB"[draw(2)]]
         member.publish(b"%d %d" % (seed, number), net.now_ms)
         for (here, there), line in net.lines.items():
-            recorded += [(here, there, bytes(frame)) for frame in line._frames]
+            recorded += [(here, there, bytes(frame)) for frame in line.frames]
         rounds(net, draw(4))
         holds_are_true(net, ever)
         for (here, there), line in net.lines.items():
-            recorded += [(here, there, bytes(frame)) for frame in line._frames]
+            recorded += [(here, there, bytes(frame)) for frame in line.frames]
         if draw(4) == 0:
             member.store.barrier()
             member.files.power_cut()
@@ -629,7 +637,7 @@ def test_acknowledgements_of_the_life_before_do_nothing(
             a.publish(b"before %d" % number + bytes(len(told)), net.now_ms)
         for _ in range(8):
             net.round()
-            told += net.lines["B", "A"]._frames
+            told += net.lines["B", "A"].frames
             frame = bytearray(1024)
             size = link_of(net, "B", "A").poll_into(frame, net.now_ms + EPOCH_MS)
             told += [bytes(frame[:size])] if size else []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import COMPACT_COVER_SIZE
 from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.hello import GREETING
 from drupelet.wire.compact.intake import ACK, ACK_FOLD_AT, REQUEST, REQUEST_FOLD_AT
 from drupelet.wire.compact.numbering import NUMBER_MAX, origin_of
 from drupelet.wire.stamps import DELTA_SIZE_MAX, get_stamp, put_stamp
@@ -98,6 +99,12 @@ class Giver(Nobody):
     def take_ack(self, buf: bytearray, at: int) -> int:
         return self.take(ACK, buf, at)
 
+    def next_message(self) -> bool:
+        return False
+
+    def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002
+        return False
+
     def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> int:  # noqa: ARG002
         return self.take(REQUEST, buf, at)
 
@@ -107,11 +114,11 @@ def sets(link: Giver, limit: int) -> list[dict[str, Any]]:
     engine = Compact1(link)  # type: ignore[arg-type]
     engine.begin(link)  # type: ignore[arg-type]
     engine.hear(7)
+    engine.mark(GREETING, False)
     made = []
     for _ in range(400):
         frame = bytearray(limit)
-        end = engine._fill_set(link, frame, 1, limit, ACK)  # type: ignore[arg-type]
-        end = engine._fill_set(link, frame, end, limit, REQUEST)  # type: ignore[arg-type]
+        end = engine.fill_records(link, frame, 1, limit)  # type: ignore[arg-type]
         if end == 1:
             return made
         made += records(frame[1:end].hex())
@@ -171,8 +178,9 @@ def test_a_range_names_no_number_more_than_is_acknowledged(first: int) -> None:
         engine = Compact1(link)  # type: ignore[arg-type]
         engine.begin(link)  # type: ignore[arg-type]
         engine.hear(7)
+        engine.mark(GREETING, False)
         frame = bytearray(64)
-        end = engine._fill_set(link, frame, 0, 64, ACK)  # type: ignore[arg-type]
+        end = engine.fill_records(link, frame, 0, 64)  # type: ignore[arg-type]
         # Type, generation, first number, length if above 7, fold; no bits.
         assert frame[0] == ACK << 5 | (count << 2 if count <= 7 else 0)
         assert end == 3 + (1 if first < 128 else 2) + (count > 7) + 4

@@ -10,7 +10,6 @@ from drupelet.engine.wake_state import STATE_HEAD_SIZE, STATE_PEER_SIZE
 from drupelet.link.link import Link
 from drupelet.node import INTERACTIVE, PROFILE_COMPACT_1
 from drupelet.wire.compact.hello import FULL, FULL_ASKED
-from drupelet.wire.sketch.reconcile import Reconciler
 from drupelet.wire.sketch.recovery import Recovery
 from helpers import Draw, Member, Network
 
@@ -84,10 +83,8 @@ def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
     net = Network(draw, members, ["AB"], INTERACTIVE, profile=PROFILE_COMPACT_1)
     link = net.members["A"].links["B"]
     assert isinstance(link, Link)
-    recovery = Recovery(link, lambda: b"salt")
     twins = [b"8 bytes!" + bytes((n,)) * 24 for n in (1, 2)]
-    recovery._reconciler = Reconciler(lambda _: twins)
-    recovery.begin()
+    Recovery(link, lambda: b"salt", lambda _: twins).begin()
     codec = Spoken(link)
     assert codec.has(FULL) and codec.has(FULL_ASKED), "of this link, whichever was served last"
     assert members[0].publish(b"goes on")

@@ -147,8 +147,9 @@ def test_a_listener_that_was_away_for_more_than_a_chain_is_told_again() -> None:
         hand_over(number * 10_000)
     assert ben.hear(ann.say(b"x")) == b"x"
     for _ in range(SEAL_STEPS_MAX + 1):
-        ann.seal._seq = 255
+        ann = ann.switched_on_again()
         lost = ann.say(b"lost")
+    giver.keys = ann.seal
     assert isinstance(ben.hear(lost, 60_000), int), "too far ahead"
     taker = KeyDistribution(ben.seal, b"bbbb", b"topi", b"aaaa")  # switched off and on again
     for number in range(8):

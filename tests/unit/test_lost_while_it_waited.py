@@ -12,7 +12,7 @@ ROUNDS_MAX = 4_000
 def wipe(member: Member, salt: int) -> None:
     """Format the flash of a member."""
     member.files = RamFiles(1 << 22)
-    member._store["salt"] = salt
+    member.store_options["salt"] = salt
     member.start()
     member.boot()
 

@@ -289,7 +289,7 @@ def test_whatever_comes_is_dropped_or_taken_and_nothing_else() -> None:
     known = [foreign(bytes([number])) for number in range(4)]
     made = [message(each) for each in known]
     made += [ids(kind, *(each.id for each in known)) for kind in (bsp.ACK, bsp.OFFER, bsp.REQUEST)]
-    sizes = len(end.node.table), len(end.node.bodies), len(end.link._pool)
+    sizes = len(end.node.table), len(end.node.bodies)
     for _ in range(20_000):
         if chance.random() < 0.5:
             frame = bytearray(chance.randbytes(chance.randrange(80)))
@@ -305,7 +305,7 @@ def test_whatever_comes_is_dropped_or_taken_and_nothing_else() -> None:
             end.take()
             end.consume()
             end.epochs(chance.randrange(4))
-    assert sizes == (len(end.node.table), len(end.node.bodies), len(end.link._pool))
+    assert sizes == (len(end.node.table), len(end.node.bodies))
     assert end.node.malformed > 1_000 and end.node.delivered >= 4
 
 

@@ -16,7 +16,7 @@ from drupelet.engine.members import (
     VISIBLE,
     Members,
 )
-from drupelet.engine.outbox import _GROUP, NO_ROOM, NOT_SHARED, ROW_SIZE, Outbox
+from drupelet.engine.outbox import NO_ROOM, NOT_SHARED, Outbox
 from drupelet.engine.states import (
     BUNDLED,
     DO_OFFER,
@@ -43,8 +43,10 @@ class Node:
         self.store = RamStore()
         self.members = Members(2, 2)
         self.members.add_group(GROUP_NUMBER, bytes(range(32)), family, 0)
+        self.members.add_group(GROUP_NUMBER + 1, bytes(range(1, 33)), family, 0)
         assert self.members.add_peer(PEER_NUMBER) == PEER
-        self.members.set_visibility(0, PEER, SHARED)
+        for group in range(2):
+            self.members.set_visibility(group, PEER, SHARED)
         self.outbox = Outbox(PEER, self.store, self.members)
         self.outbox.resize(rows_max)
         self.newest = 0
@@ -52,19 +54,19 @@ class Node:
 
     def put(
         self, source: int = 0, state: int = STATE_DELIVERED, body: bytes = b"body",
-        id: bytes | None = None, enters: bool = True,
+        id: bytes | None = None, enters: bool = True, group: int = 0,
     ) -> int:  # fmt: skip
         """A message comes into the store, and into the log if its state says so; its handle."""
         self.count += 1
         key = bytearray(id or hashlib.sha256(b"%d" % self.count).digest())
         handle = self.store.put(
-            GROUP_NUMBER, source, key, 0, bytes(8), 0, body, 0, len(body), state
+            GROUP_NUMBER + group, source, key, 0, bytes(8), 0, body, 0, len(body), state
         )
         if state != STATE_PENDING:
             before = self.newest
             self.newest = handle
             if state == STATE_DELIVERED and enters:
-                self.outbox.enter(before, handle, key, 0, source)
+                self.outbox.enter(before, handle, key, group, source)
         return handle
 
     def id(self, handle: int) -> bytes:
@@ -247,11 +249,10 @@ def test_a_row_that_the_peer_holds_stays_until_its_room_is_needed() -> None:
 def test_rows_move_with_all_their_columns() -> None:
     node = Node(4)
     outbox = node.outbox
-    handles = [node.put() for _ in range(4)]
+    handles = [node.put(group=number % 2) for number in range(4)]
     for row in range(4):
         outbox.note_sent(row, 10 + row, 20 + row)
         outbox.set_number(row, 30 + row)
-        outbox.rows[row * ROW_SIZE + _GROUP] = row % 2
     outbox.mark(2, BUNDLED)
     node.hear_ack(handles[1])
     outbox.drop(0)

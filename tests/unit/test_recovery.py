@@ -36,7 +36,8 @@ class Pair:
         self.b.boot(self.net.now_ms)
         self.net.connect(self.b)
         assert len(self.b.log()) == backup[1] == held - missing
-        self.codec(self.b)._store_gen = seed + 1
+        self.codec(self.a).use(self.link(self.a).exchange)
+        self.codec(self.a).heard_store(seed + 1)  # that of the store before
         self.recoveries = [
             Recovery(self.link(member), lambda: self._draw.randbytes(4)) for member in self.members
         ]
@@ -126,9 +127,8 @@ def test_without_a_sketch_everything_is_shown_again() -> None:
 def test_a_peer_that_never_sketches_gets_the_list_after_a_while() -> None:
     pair = Pair(INTERACTIVE, 60, 20, 2)
     pair.codec(pair.b).sketches = None
-    pair.codec(pair.b)._store_gen = 5
     pair.codec(pair.a).use(pair.link(pair.a).exchange)
-    pair.codec(pair.a).heard_store(0)
+    pair.codec(pair.a).heard_store(5)
     pair.codec(pair.a).greet(pair.link(pair.a).exchange)
     pair.link(pair.a).exchange.attention = True
     pair.net.run(lambda: pair.net.complete(60), ROUNDS_MAX)

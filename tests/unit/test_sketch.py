@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drupelet.base.errors import E_PEER, CapacityError
-from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_PAIRS_MAX, SKETCH_SYMBOLS_MAX
+from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_SYMBOLS_MAX
+from drupelet.wire.sketch import solve
 from drupelet.wire.sketch.sketch import (
     DONE,
     LIST,
@@ -380,17 +381,19 @@ def test_an_element_where_it_does_not_map_is_none() -> None:
     decoder = Decoder(ids)
     symbols = bytes(a ^ b for a, b in zip(own, stray, strict=True))
     assert decoder.add(symbols_record(51, 0, symbols)) in (MORE, LIST)
-    assert not decoder._found
+    assert not decoder.found
 
 
-def test_a_pile_of_foreign_elements_is_bounded() -> None:
+def test_a_pile_of_foreign_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     # 4,000 elements of a set of its own: found ones, guesses and equations all stay bounded.
+    monkeypatch.setattr(solve, "SKETCH_PAIRS_MAX", 10_000)
     rng = random.Random(9)
     coder = Coder(short(draw(rng, 4000)), SALT)
     decoder = Decoder(draw(rng, 3000))
+    pairs_left = decoder.pairs_left
     assert decoder.add(symbols_record(4000, 0, coder.symbols(0, 80))) in (MORE, LIST)
-    assert len(decoder._found) <= 2 * 80 + 16
-    assert 0 <= decoder._pairs <= SKETCH_PAIRS_MAX
+    assert len(decoder.found) <= 2 * 80 + 16
+    assert 0 < pairs_left - decoder.pairs_left <= 10_000
 
 
 def test_wrong_counts_and_salts_are_the_peers_fault() -> None:

@@ -36,7 +36,7 @@ def test_the_number_is_made_with_the_log_and_goes_with_it() -> None:
 def wipe(member: Member, salt: int) -> None:
     """Format the flash of a member; its keys are elsewhere."""
     member.files = RamFiles(1 << 22)
-    member._store["salt"] = salt
+    member.store_options["salt"] = salt
     member.start()
     member.boot()
 

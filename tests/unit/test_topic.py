@@ -117,8 +117,8 @@ def test_who_goes_before_it_acknowledged_is_waited_for_until_it_is_back() -> Non
     """That nothing of its own is outstanding says nothing of what it owes the others."""
     bus = Bus(3, 7, 0.0)
     first, second, third = bus.members
-    first.topic._random_byte = lambda: 3  # its acknowledgement waits the longest
-    second.topic._random_byte = third.topic._random_byte = lambda: 0
+    first.byte = 3  # its acknowledgement waits the longest
+    second.byte = third.byte = 0
     third.publish(b"one", 0)
     for _ in range(20):
         bus.turn()

@@ -194,7 +194,7 @@ def test_an_answer_to_another_store_of_ours_acknowledges_nothing(other_store: bo
     visit(a, stick)
     visit(b, stick)
     a.files = RamFiles(1 << 22)
-    a._store["salt"] = 0x12345678 if other_store else 0x87654321
+    a.store_options["salt"] = 0x12345678 if other_store else 0x87654321
     reboot(a)
     for number in range(3):
         a.publish(b"another %d" % number)

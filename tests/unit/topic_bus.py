@@ -27,6 +27,8 @@ class Member:
         store: Callable[[], StorePort] = RamStore,
     ) -> None:
         self.id = bytes((0, 0, 1, number))
+        self.rng = rng
+        self.byte: int | None = None  # what its topic draws, if that is not left to chance
         self.node = Node(
             store(), lambda: rng.randrange(256), peers_max=count, groups_max=2,
             messages_max=256, offers_max=256,
@@ -42,8 +44,11 @@ class Member:
         self.node.boot(0)
         self.topic = Topic(
             self.node, self.group, self.links, b"".join(self.others), self.id,
-            lambda: rng.randrange(256),
+            self.random_byte,
         )  # fmt: skip
+
+    def random_byte(self) -> int:
+        return self.rng.randrange(256) if self.byte is None else self.byte
 
     def publish(self, payload: bytes, now_ms: int) -> None:
         body = b"\0" + payload

@@ -42,7 +42,7 @@ def _wide(text: bytes) -> int:
 
 
 @lru_cache(_CACHED_MAX)
-def _hash(text: bytes, suffixed: bool) -> bytes:
+def cached_hash(text: bytes, suffixed: bool) -> bytes:
     """Return |MurmurHash3_32| of a text in UTF-16."""
     if suffixed:
         text += b" b"
@@ -58,4 +58,4 @@ def hash_into(
 ) -> None:  # fmt: skip
     """Store |MurmurHash3_32| of the text, seed 0, of UTF-16; 4 bytes, little-endian."""
     assert 0 <= start <= start + size <= len(data)
-    out[at : at + 4] = _hash(bytes(data[start : start + size]), suffixed)
+    out[at : at + 4] = cached_hash(bytes(data[start : start + size]), suffixed)

@@ -107,7 +107,7 @@ class Agent:
         self.lines = [self._line(peer, now_ms) for peer in live]
         self.topics = Topics(self.member, self.brokers, self._report_carrier)
         self.channels = Channels(
-            self.member, self.brokers, self._report_carrier, self._report_channel
+            self.member, self.brokers, self._report_carrier, self.report_channel
         )
         for shared in self.channels.lines:
             self.topics.add(shared)
@@ -402,7 +402,8 @@ class Agent:
             peer=line.peer.name, url=line.peer.url, state=line.state, reason=line.reason,
         )  # fmt: skip
 
-    def _report_channel(self, fields: dict[str, Any]) -> None:
+    def report_channel(self, fields: dict[str, Any]) -> None:
+        """Tell the output of a text on a channel; `channel`, `from` and `text` are its fields."""
         whom = self.config.names().get(fields.get("from", ""), fields.get("from", "somebody"))
         text = message_start(fields["text"])
         self.output.event("channel", f"{fields['channel']} {whom}: {text}", **fields)
@@ -427,7 +428,7 @@ class Agent:
         if is_due or self._is_poked or self._waiter.mounts_changed:
             self._looked_ms = now_ms if is_due else self._looked_ms
             self._is_poked = self._waiter.mounts_changed = False
-            self._watch_sticks()
+            self.watch_sticks()
             version = self.member.data_version()
             # What had no room is tried again in each epoch.
             self._letters_wait |= is_epoch or version != self._mailbox_version
@@ -591,7 +592,7 @@ class Agent:
         """Peers that are reached by stick: something is always left for them."""
         return {peer.id for peer in self.config.peers if peer.carrier == "stick"}
 
-    def _watch_sticks(self) -> None:
+    def watch_sticks(self) -> None:
         """Visit a stick that has just been mounted where a peer's URL says."""
         for peer in self.config.peers:
             if peer.carrier != "stick" or peer.url == STICK_BY_REQUEST:

@@ -255,7 +255,7 @@ def status(
         if peer.pending >= PENDING_PER_PEER_MAX:
             note += f"; {peer.pending} messages from it wait for parents that nobody sent:"
             note += " more are refused"
-        row = (peer.name, peer.id, _carrier(peer), heard, owed, *_spoken(peer), note)
+        row = (peer.name, peer.id, carrier_state(peer), heard, owed, *_spoken(peer), note)
         rows.append(row)
     heads = (*_PEER_HEADS, "where")
     table(heads, rows)
@@ -292,7 +292,7 @@ def _beside(report: Status) -> list[str]:
     return lines
 
 
-def _carrier(peer: PeerStatus) -> str:
+def carrier_state(peer: PeerStatus) -> str:
     """The state of the carrier alone: whether the peer is there, the next column tells."""
     return "connected" if peer.state == "up" else str(peer.state)
 

@@ -30,7 +30,7 @@ MEANINGS = {
 
 # By name, because most of these classes belong to modules that few commands load. The most
 # derived class of an error that stands here decides.
-_BY_CLASS = {
+BY_CLASS = {
     "CapacityError": REFUSED,
     "ConfigError": USAGE,
     "DamagedError": DAMAGED,
@@ -59,7 +59,7 @@ def status_of(error: BaseException) -> int:
     classes = [ancestor.__name__ for ancestor in type(error).__mro__]
     if isinstance(cause, OSError) and "PrivateError" not in classes:
         return REFUSED  # the system may let us another time
-    return next((_BY_CLASS[name] for name in classes if name in _BY_CLASS), REFUSED)
+    return next((BY_CLASS[name] for name in classes if name in BY_CLASS), REFUSED)
 
 
 def table() -> list[tuple[str, str]]:

@@ -88,10 +88,11 @@ class ChatClient(DefaultClient):
         self._salt = salt
         self._first: Roster = dict.fromkeys(founders, MEMBER)
         self._before = merged(self._first, known or {})
-        self._rosters: dict[bytes, Roster] = {}  # message id -> the roster behind it
+        # Message id -> the roster behind it; messages that change nobody's steps share one.
+        self.rosters: dict[bytes, Roster] = {}
         self._known: dict[tuple[tuple[bytes, int], ...], Roster] = {}
-        self._heads: dict[bytes, None] = {}  # in the order in which they came
-        self._group_id = b""
+        self.heads: dict[bytes, None] = {}  # in the order in which they came
+        self.group_id = b""
 
     @property
     def descriptor(self) -> bytes:
@@ -101,7 +102,7 @@ class ChatClient(DefaultClient):
     def join(self, node: Node, flags: int = 0) -> int:
         """Become a member of the group of these founders; its number."""
         group = node.join(CHAT_CLIENT_ID, self.descriptor, flags, self)
-        self._group_id = host_api.group_id(node, group)
+        self.group_id = host_api.group_id(node, group)
         return group
 
     def validate(self, reader: BodyReader) -> int:
@@ -121,7 +122,7 @@ class ChatClient(DefaultClient):
             return False
         id = bytearray(ID_SIZE)
         hashing = MessageHash()
-        hashing.start(self._group_id, 0, timestamp, 0, len(body))
+        hashing.start(self.group_id, 0, timestamp, 0, len(body))
         hashing.update(body, 0, len(body))
         hashing.digest_into(id, 0)
         self._put(bytes(id), parents, after)
@@ -129,15 +130,15 @@ class ChatClient(DefaultClient):
 
     def _put(self, id: bytes, parents: list[bytes], after: Roster) -> None:
         # There are as many rosters as there were steps, not as many as messages.
-        self._rosters[id] = self._known.setdefault(tuple(sorted(after.items())), after)
+        self.rosters[id] = self._known.setdefault(tuple(sorted(after.items())), after)
         for parent in parents:
-            self._heads.pop(parent, None)
-        self._heads[id] = None
+            self.heads.pop(parent, None)
+        self.heads[id] = None
 
     def _past(self, parents: Iterable[bytes]) -> Roster:
         roster = self._first
         for parent in parents:
-            roster = merged(roster, self._rosters.get(parent, self._before))
+            roster = merged(roster, self.rosters.get(parent, self._before))
         return dict(roster)
 
     def recover(self, node: Node, group: int, handles: Iterable[int] | None = None) -> None:
@@ -165,15 +166,15 @@ class ChatClient(DefaultClient):
         Where that has more ends than a message may name, after those that know most of the
         person's own steps, and of them after the newest.
         """
-        ends = [id for id in self._heads if host_api.find(node.store, id) is not None]
-        ends.sort(key=lambda id: self._rosters[id].get(person, OUTSIDE))
+        ends = [id for id in self.heads if host_api.find(node.store, id) is not None]
+        ends.sort(key=lambda id: self.rosters[id].get(person, OUTSIDE))
         ends = ends[-DEPENDENCIES_MAX:]
         return bytes((len(ends),)) + b"".join(ends) + payload
 
     @property
     def roster(self) -> Roster:
         """Everybody's steps, by all that is in the log, and was."""
-        return merged(self._before, self._past(self._heads))
+        return merged(self._before, self._past(self.heads))
 
     def state(self, person: bytes) -> int:
         """OUTSIDE, INVITED, MEMBER or LEFT, by all that is in the log."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from drupelet_host.home.toml_table import ConfigError
 
 # A change reads and writes one small file; on a slow SD card that takes about 0.5 s.
-_WAIT_S_MAX = 10.0
+WAIT_S_MAX = 10.0
 _LOOK_EVERY_S = 0.02
 
 
@@ -32,7 +32,7 @@ def changing(home: Path) -> Iterator[None]:
 
 
 def _wait(fd: int, home: Path) -> None:
-    end_s = time.monotonic() + _WAIT_S_MAX
+    end_s = time.monotonic() + WAIT_S_MAX
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -232,17 +232,17 @@ def accept(settings: Config, invitation: Invitation, url: str, again: bool) -> P
         key, public = new_key()
         reply = Reply(invitation.digest(), settings.id, settings.name, public)
         pairing = Pairing(name, True, invitation, key, reply, url)
-        _prove(pairing)  # refuses a public key that is none before anything is kept
-        _save(settings, replace(pairing, reply=replace(reply, proof=_prove(pairing))))
+        proof_of(pairing)  # refuses a public key that is none before anything is kept
+        _save(settings, replace(pairing, reply=replace(reply, proof=proof_of(pairing))))
         kept = _load(_path(settings, name))
         assert kept.reply is not None
         # What goes out is proved by what was read back.
-        proved = replace(kept, reply=replace(kept.reply, proof=_prove(kept)))
+        proved = replace(kept, reply=replace(kept.reply, proof=proof_of(kept)))
         _save(settings, proved)
     return proved
 
 
-def _prove(pairing: Pairing) -> bytes:
+def proof_of(pairing: Pairing) -> bytes:
     """The proof over the joiner's records: by the joiner, or what the inviter expects."""
     chains = _records(pairing, of_joiner=True)
     try:
@@ -291,7 +291,7 @@ def answered(settings: Config, reply: Reply) -> Pairing:
         if peer is None:
             _refuse_other_name(settings, reply.id, name)
         pairing = replace(pairing, reply=reply)
-        if not hmac.compare_digest(_prove(pairing), reply.proof):
+        if not hmac.compare_digest(proof_of(pairing), reply.proof):
             raise KeysError(
                 f"{name}: the reply does not prove that it holds the keys; repeat `drupelet join`"
                 " there"

@@ -17,9 +17,9 @@ _FILE_MODE = 0o644
 _COMMAND_S_MAX = 120.0
 
 
-def check_machine() -> None:
+def check_machine(booted: Path = _BOOTED) -> None:
     """Raise ServiceError where no service can be installed."""
-    if not _BOOTED.is_dir():
+    if not booted.is_dir():
         raise ServiceError(
             "systemd does not run this machine; start `drupelet agent` by what does, or write the"
             " files elsewhere with --root DIR"

@@ -77,7 +77,7 @@ def exchange(
     place.mkdir(mode=0o755, exist_ok=True)
     led.busy()
     try:
-        options = _options(device, account)
+        options = mount_options(device, account)
         wrong = _command(["mount", "-o", options, "--", device, str(place)], _MOUNT_S_MAX)
         if wrong:
             result.problems.append(wrong)
@@ -104,7 +104,8 @@ def exchange(
     return result
 
 
-def _options(device: str, account: pwd.struct_passwd) -> str:
+def mount_options(device: str, account: pwd.struct_passwd) -> str:
+    """What `mount -o` is given; a file system without owners gets this account as its owner."""
     kind = subprocess.run(
         ["blkid", "-o", "value", "-s", "TYPE", "--", device],
         capture_output=True, text=True, check=False, timeout=_MOUNT_S_MAX,

@@ -26,7 +26,7 @@ from drupelet_tools.bench.table import Table
 DEVICES = (1_000, 100_000)
 FLAT_MAX = 1.15  # a device-day in the largest fleet beside one in the smallest
 INGEST, COMPACT, REPORT, QUERY = "ingest", "compact", "report", "query"
-_WORKS = (INGEST, COMPACT, REPORT, QUERY)
+WORKS = (INGEST, COMPACT, REPORT, QUERY)
 RUN_TIMEOUT_S = 4 * 3600
 _BY_SIZE = (INGEST, REPORT)  # work that is done for each device-day
 _COMMAND = "from drupelet_host.cli.app import main; main()"
@@ -38,11 +38,12 @@ _INGEST = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of the fleet, days, and the seed of their logs."""
+    """Sizes of the fleet, days, the seed of their logs, and what is measured, in this order."""
 
     fleets: tuple[int, ...]
     days: int
     seed: int = 1
+    works: tuple[str, ...] = WORKS
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
@@ -70,7 +71,7 @@ def _measure(root: Path, devices: int, plan: Plan, say: Callable[[str], None]) -
         QUERY: (*telemetry, "query", "SELECT count(*) AS n FROM days", "--lake", lake,
                 "--device", one, "--json"),
     }  # fmt: skip
-    for work in _WORKS:
+    for work in plan.works:
         say(f"{work} …")
         cost = _run(work, commands[work], root)
         if work == QUERY and json.loads(cost.output)["n"] != plan.days:

@@ -63,6 +63,10 @@ class Job:
     counts: dict[str, int]
 
 
+# One run of an engine over a corpus: its row, and the digest of its tables.
+Run = Callable[[Path, str, Path, dict[str, int]], tuple[Row, list[list[int]]]]
+
+
 def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[Row]:
     """Yield a row per engine and corpus.
 
@@ -86,7 +90,7 @@ def _side_by_side(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterato
     }
     jobs = [Job("tables", engine, *corpora[plan.events]) for engine in plan.engines]
     jobs += [Job("scale", "spark", *corpora[events]) for events in sorted(plan.scale)]
-    rows, digests = _best(root, jobs, plan.repeats, say)
+    rows, digests = best_runs(root, jobs, plan.repeats, say)
     for corpus, _ in corpora.values():
         shutil.rmtree(corpus)
     # The digests of other sizes stand behind them.
@@ -109,7 +113,7 @@ def _small_files(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator
     for files in (PACKS, SMALL_FILES):
         wanted = Corpus(events, DEVICES, files, seed=plan.seed)
         jobs.append(Job("files", "spark", *_corpus(root, wanted, say)))
-    rows, digests = _best(root, jobs, plan.repeats, say)
+    rows, digests = best_runs(root, jobs, plan.repeats, say)
     for job in jobs:
         shutil.rmtree(job.corpus)
     if digests[0] != digests[1]:
@@ -123,47 +127,10 @@ def _export(root: Path, plan: Plan, say: Callable[[str], None]) -> Iterator[Row]
     corpus, counts = _corpus(root, Corpus(events, DEVICES, PACKS, seed=plan.seed), say)
     jobs = [Job("export, without", "spark", corpus, counts),
             Job("export, with", "spark-events", corpus, counts)]  # fmt: skip
-    rows, _ = _best(root, jobs, plan.repeats, say)
+    rows, _ = best_runs(root, jobs, plan.repeats, say)
     shutil.rmtree(corpus)
     for row in rows:
         yield {**row, "engine": "spark"}
-
-
-def _best(
-    root: Path, jobs: Sequence[Job], repeats: int, say: Callable[[str], None]
-) -> tuple[list[Row], list[list[list[int]]]]:
-    """For each job the run with the least CPU, the highest peak, and the digest of its tables.
-
-    The jobs take turns, so that a busy spell of the machine affects all of them.
-    """
-    rows: list[Row] = [{}] * len(jobs)
-    digests: list[list[list[int]]] = [[]] * len(jobs)
-    for turn in range(repeats):
-        for at, job in enumerate(jobs):
-            size_text = f"{job.counts['events']:,} events, {job.counts['files']:,} files"
-            say(f"{job.engine}, {size_text}, run {turn + 1} of {repeats} …")
-            row, digests[at] = _run(root, job.engine, job.corpus, job.counts)
-            row = {"work": job.work, **row, "ratio_to_numpy": None}
-            peaks = {name: max(row[name], rows[at].get(name, 0)) for name in PEAKS}
-            if rows[at] and rows[at]["cpu_s"] <= row["cpu_s"]:
-                row = rows[at]
-            rows[at] = {**row, **peaks}
-    return rows, digests
-
-
-def _corpus(
-    root: Path, wanted: Corpus, say: Callable[[str], None]
-) -> tuple[Path, dict[str, int]]:  # fmt: skip
-    free = shutil.disk_usage(root).free
-    need = int(wanted.events * BYTES_PER_EVENT * ROOM_FACTOR)
-    if free < need:
-        raise BenchError(
-            f"{root}: {need >> 20:,} MB needed and {free >> 20:,} MB free:"
-            f" fewer --events, or TMPDIR elsewhere"
-        )
-    say(f"corpus of {wanted.events:,} events …")
-    out = root / f"corpus-{wanted.events}-{wanted.files}"
-    return out, write(out, wanted)
 
 
 def _run(
@@ -194,6 +161,43 @@ def _run(
     sums = list(digest(out).values())
     shutil.rmtree(out)
     return row, sums
+
+
+def best_runs(
+    root: Path, jobs: Sequence[Job], repeats: int, say: Callable[[str], None], run: Run = _run
+) -> tuple[list[Row], list[list[list[int]]]]:
+    """For each job the run with the least CPU, the highest peak, and the digest of its tables.
+
+    The jobs take turns, so that a busy spell of the machine affects all of them; `run` does one.
+    """
+    rows: list[Row] = [{}] * len(jobs)
+    digests: list[list[list[int]]] = [[]] * len(jobs)
+    for turn in range(repeats):
+        for at, job in enumerate(jobs):
+            size_text = f"{job.counts['events']:,} events, {job.counts['files']:,} files"
+            say(f"{job.engine}, {size_text}, run {turn + 1} of {repeats} …")
+            row, digests[at] = run(root, job.engine, job.corpus, job.counts)
+            row = {"work": job.work, **row, "ratio_to_numpy": None}
+            peaks = {name: max(row[name], rows[at].get(name, 0)) for name in PEAKS}
+            if rows[at] and rows[at]["cpu_s"] <= row["cpu_s"]:
+                row = rows[at]
+            rows[at] = {**row, **peaks}
+    return rows, digests
+
+
+def _corpus(
+    root: Path, wanted: Corpus, say: Callable[[str], None]
+) -> tuple[Path, dict[str, int]]:  # fmt: skip
+    free = shutil.disk_usage(root).free
+    need = int(wanted.events * BYTES_PER_EVENT * ROOM_FACTOR)
+    if free < need:
+        raise BenchError(
+            f"{root}: {need >> 20:,} MB needed and {free >> 20:,} MB free:"
+            f" fewer --events, or TMPDIR elsewhere"
+        )
+    say(f"corpus of {wanted.events:,} events …")
+    out = root / f"corpus-{wanted.events}-{wanted.files}"
+    return out, write(out, wanted)
 
 
 def _digits(name: str, digits: int) -> Callable[[Row], str]:

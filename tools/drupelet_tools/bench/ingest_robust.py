@@ -47,13 +47,13 @@ def measure(seed: int, say: Say) -> Iterator[Row]:
         source = root / "in"
         write(source, Corpus(EVENTS, 16, 5, damage=True, seed=seed))
         started = time.monotonic()
-        _ingest(source, root / "whole")
+        take_in(source, root / "whole")
         whole_s = time.monotonic() - started
         wanted = content(root / "whole")
         rng = random.Random(seed)
         say(f"killed {KILLS} times …")
-        killed = _kill_processes(source, root / "killed", whole_s, rng)
-        yield _row(f"killed {killed} times at random points (-9)", wanted, root / "killed")
+        killed = kill_processes(source, root / "killed", whole_s, rng)
+        yield compared(f"killed {killed} times at random points (-9)", wanted, root / "killed")
         say(f"{KILLS} workers of Spark killed …")
         yield _kill_workers(source, root / "workers", wanted, rng)
         say(f"{CLUSTER} …")
@@ -62,14 +62,16 @@ def measure(seed: int, say: Say) -> Iterator[Row]:
             job.ingest([source], root / "cluster", {}, running.wait(), True)
         finally:
             running.stop()
-        yield _row(CLUSTER, wanted, root / "cluster")
+        yield compared(CLUSTER, wanted, root / "cluster")
 
 
-def _ingest(source: Path, root: Path) -> None:
+def take_in(source: Path, root: Path) -> None:
+    """Ingest a corpus without Spark, events and all; a process of its own can run it."""
     job.ingest([source], root, {}, None, True)
 
 
-def _row(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
+def compared(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
+    """The row of a claim: whether a lake has exactly the wanted tables."""
     tables = content(root)
     differ = [table for table in wanted if not tables[table].equals(wanted[table])]
     rows = sum(table.num_rows for table in tables.values())
@@ -77,7 +79,7 @@ def _row(claim: str, wanted: dict[str, pa.Table], root: Path) -> Row:
     return {"claim": claim, "figure": figure, "limit": "identical", "kept": not differ}
 
 
-def _kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random) -> int:
+def kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random) -> int:
     """Kill an ingest KILLS times somewhere on its way, then let one run to its end."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["drupelet_tools.telemetry.intake.job"])
@@ -85,7 +87,7 @@ def _kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random
     for _ in range(KILLS * 3):
         if killed == KILLS:
             break
-        child = context.Process(target=_ingest, args=(source, root))
+        child = context.Process(target=take_in, args=(source, root))
         child.start()
         time.sleep(rng.random() * whole_s)
         child.kill()
@@ -95,7 +97,7 @@ def _kill_processes(source: Path, root: Path, whole_s: float, rng: random.Random
             shutil.rmtree(root)
         else:
             killed += 1
-    _ingest(source, root)
+    take_in(source, root)
     return killed
 
 
@@ -114,7 +116,7 @@ def _kill_workers(
             target = root / str(at)
             _until_done(source, target, spark)
             claim = f"{len(killed)} workers of a Spark session killed at random points (-9)"
-            row = _row(claim, wanted, target)
+            row = compared(claim, wanted, target)
             if len(killed) >= KILLS or not row["kept"]:
                 return row
             shutil.rmtree(target)

@@ -33,7 +33,7 @@ HELD = (100, 1000)
 MISSING = (1, 10, 100)
 SEEDS = 100
 # A profile that lists whole ids says the same whatever is missing: so many seeds show it.
-_ALIKE = 10
+ALIKE = 10
 # A topic carries prefix, receiver and sender; this prefix is as short as the anchor's topic.
 _TOPIC = b"t/42424242/41414141"
 _TOPICS = ("t", "sensors/field/device-0001/data")
@@ -232,12 +232,12 @@ def _cold(plan: Plan, profile: Profile, mode: str, say: Callable[[str], None]) -
         for missing in plan.missing:
             if missing >= held:
                 continue
-            cold = _Cold(profile, mode, held, missing, plan.body)
+            cold = ColdStart(profile, mode, held, missing, plan.body)
             try:
-                runs, note = _cold_runs(cold, plan.seeds), ""
+                runs, note = cold_runs(cold, plan.seeds), ""
             except BenchError as error:
                 say(f"it is not told that B lost something: {error}")
-                runs, note = _cold_runs(replace(cold, anew=True), plan.seeds), "A meets B anew"
+                runs, note = cold_runs(replace(cold, anew=True), plan.seeds), "A meets B anew"
             totals = sorted(run[0] for run in runs)
             median = round(statistics.median(totals))
             row = _row("cold", profile.name, mode) | {
@@ -261,7 +261,7 @@ def _cold(plan: Plan, profile: Profile, mode: str, say: Callable[[str], None]) -
 
 
 @dataclass(frozen=True)
-class _Cold:
+class ColdStart:
     """A cold contact."""
 
     profile: Profile
@@ -334,15 +334,15 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _cold_runs(cold: _Cold, seeds: int) -> list[tuple[int, int, int, int]]:
+def cold_runs(cold: ColdStart, seeds: int) -> list[tuple[int, int, int, int]]:
     """Every seed's figures; but where the first ones are all the same, so are the rest."""
-    runs = [cold.run(seed) for seed in range(min(seeds, _ALIKE))]
+    runs = [cold.run(seed) for seed in range(min(seeds, ALIKE))]
     differ = len({run[0] for run in runs}) > 1 or cold.profile.name == _OURS
-    if seeds > _ALIKE and differ:
+    if seeds > ALIKE and differ:
         with ProcessPoolExecutor(
             mp_context=get_context("spawn"), initializer=_end_with_parent
         ) as pool:
-            runs += pool.map(cold.run, range(_ALIKE, seeds))
+            runs += pool.map(cold.run, range(ALIKE, seeds))
     return runs
 
 

@@ -123,6 +123,11 @@ class Child:
                 self._tell(self.name, event)
 
     @property
+    def pid(self) -> int:
+        """The number of the process, by which the system tells what it uses."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the process is alive."""
         return self._process.poll() is None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drupelet_tools.demo.rows import Rows
 
 # Where the table goes when it is not a terminal that tells its width.
-_PAPER_WIDTH = 110
+PAPER_WIDTH = 110
 
 
 def demo(
@@ -98,7 +98,7 @@ def _console(as_json: bool) -> "Console":
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = _PAPER_WIDTH
+        console.width = PAPER_WIDTH
     return console
 
 

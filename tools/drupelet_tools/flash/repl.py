@@ -23,9 +23,9 @@ from drupelet_tools.flash.errors import BoardError, CableError, FlashError
 from drupelet_tools.flash.target import check_device, why_closed
 
 # A board answers within this, erasing a block of flash or hashing a file included.
-_ANSWER_S_MAX = 20.0
+ANSWER_S_MAX = 20.0
 # A board boots, up to its prompt, within this.
-_BOOT_S_MAX = 20.0
+BOOT_S_MAX = 20.0
 # So often a port is opened that is taken, and a prompt that still has something to say is asked.
 _TRIES = 5
 # A node that is told to leave its cable writes its state first.
@@ -55,7 +55,7 @@ class BoardRepl:
         """A port that a program has just let go of may take a moment; raises FlashError."""
         for left in reversed(range(_TRIES)):
             try:
-                return SerialTransport(self.device, timeout=_ANSWER_S_MAX)
+                return SerialTransport(self.device, timeout=ANSWER_S_MAX)
             except (TransportError, ValueError, termios.error):
                 if not left:
                     break
@@ -85,7 +85,7 @@ class BoardRepl:
             self._come_to_prompt()
             # It prints what it read where that is not what it waited for.
             with contextlib.redirect_stdout(io.StringIO()):
-                self._transport.enter_raw_repl(soft_reset=True, timeout_overall=_BOOT_S_MAX)
+                self._transport.enter_raw_repl(soft_reset=True, timeout_overall=BOOT_S_MAX)
                 self._agree()
         except TransportError:
             raise FlashError(
@@ -100,7 +100,7 @@ class BoardRepl:
 
         Without one it may still be a board, one whose prompt is another.
         """
-        end_s = time.monotonic() + _BOOT_S_MAX
+        end_s = time.monotonic() + BOOT_S_MAX
         while time.monotonic() < end_s:
             self.port.write(_ESCAPE + _CTRL_C_B + _ENTER)
             if self._is_at_prompt(end_s):
@@ -128,7 +128,7 @@ class BoardRepl:
                 if self._run(f"print('agreed', {number})", None)[-1:] == [f"agreed {number}"]:
                     return
             time.sleep(_LEAVE_S)
-            self._transport.enter_raw_repl(soft_reset=False, timeout_overall=_BOOT_S_MAX)
+            self._transport.enter_raw_repl(soft_reset=False, timeout_overall=BOOT_S_MAX)
         raise TransportError("answers do not belong to questions")
 
     def start(self) -> None:
@@ -177,7 +177,7 @@ class BoardRepl:
                 lines.append(text.strip().decode("utf-8", "replace"))
 
         try:
-            _, error = self._transport.exec_raw(source, _ANSWER_S_MAX, data_consumer=take)
+            _, error = self._transport.exec_raw(source, ANSWER_S_MAX, data_consumer=take)
         except (TransportError, *_WENT):
             raise CableError(self._gone()) from None
         if error:

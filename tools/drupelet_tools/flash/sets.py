@@ -198,7 +198,7 @@ def _texts(choice: Choice, is_native: bool) -> dict[str, str]:
     if unknown := roots.keys() - sources.keys():
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
-    of_board = _folded(choice.board, choice.lacks, frozenset(skipped))
+    of_board = texts_of_port(choice.board, choice.lacks, frozenset(skipped))
     names = {word for text in of_board.values() for word in re.findall(r"\w+", text)}
     if missing := set(choice.keep) - names:
         raise BuildError(f"--keep {', '.join(sorted(missing))}: no such name in the firmware")
@@ -216,7 +216,7 @@ def _texts(choice: Choice, is_native: bool) -> dict[str, str]:
 
 
 @cache
-def _folded(
+def texts_of_port(
     board: str, lacks: tuple[str, ...] = (), skipped: frozenset[str] = frozenset()
 ) -> dict[str, str]:
     """Every module of a board, as a port has it that lacks these modules, and a set that skips
@@ -275,12 +275,14 @@ def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str])
         if name in texts or name not in folded or name in skipped:
             continue
         texts[name] = folded[name]
-        queue += _imports(parsed(folded[name]).body, folded, skipped)
+        queue += imports_on_board(parsed(folded[name]).body, folded, skipped)
         queue += [name.rpartition(".")[0]] if "." in name else []
     return dict(sorted(texts.items()))
 
 
-def _imports(body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]) -> Iterator[str]:
+def imports_on_board(
+    body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]
+) -> Iterator[str]:
     """Modules that a board imports when this body runs; of a `try`, the way that works."""
     for node in body:
         if isinstance(node, ast.Import):
@@ -290,15 +292,15 @@ def _imports(body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]) 
         elif isinstance(node, ast.If):
             test = ast.unparse(node.test)
             if test not in ("not ON_BOARD", "0", "TYPE_CHECKING"):
-                yield from _imports(node.body, known, skipped)
+                yield from imports_on_board(node.body, known, skipped)
             if test != "ON_BOARD":
-                yield from _imports(node.orelse, known, skipped)
+                yield from imports_on_board(node.orelse, known, skipped)
         elif isinstance(node, ast.Try):
-            wanted = list(_imports(node.body, known, skipped))
+            wanted = list(imports_on_board(node.body, known, skipped))
             yield from wanted
             if any(name in skipped for name in wanted):
                 for handler in node.handlers:
-                    yield from _imports(handler.body, known, skipped)
+                    yield from imports_on_board(handler.body, known, skipped)
 
 
 def _imported(node: ast.ImportFrom, known: Mapping[str, str]) -> Iterator[str]:

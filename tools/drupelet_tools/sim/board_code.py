@@ -31,7 +31,7 @@ def board_module(name: str) -> ModuleType:
         raise BuildError(f"no board code in {folder} ({error}): install the firmware") from None
 
 
-def _going_on(plain: Any) -> Any:  # noqa: ANN401 - a class of the boards' code
+def going_on(plain: Any) -> Any:  # noqa: ANN401 - a class of the boards' code
     """`Author`, which looks at its log once, as far as it stood at the last boot.
 
     A board looks at all of it at each wake: here thousands of wakes would take minutes.
@@ -66,7 +66,7 @@ def on_this_computer(files: Files) -> Iterator[Callable[[dict[str, object], obje
     setup: Any = board_module("setup")
     sealing: Any = board_module("sealing")
     old = setup.BoardFiles, sealing.Aead, setup.Setup.let_go, setup.Author
-    setup.Author = _going_on(setup.Author)
+    setup.Author = going_on(setup.Author)
     setup.BoardFiles = sealing.BoardFiles = lambda _folder: files
     sealing.Aead = Aead
     setup.Setup.let_go = lambda *_: None

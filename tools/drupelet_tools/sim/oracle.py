@@ -340,7 +340,7 @@ class Oracle:
 
         `accepts`: groups of which it may acknowledge what it takes, and not more.
         """
-        frame_ids = self._leaving(node, peer, frame) if self.reads_frames else None
+        frame_ids = self.read_leaving(node, peer, frame) if self.reads_frames else None
         if frame_ids is None:
             return
         view = self.views[node]
@@ -388,7 +388,7 @@ class Oracle:
         if self.questions.get(ends, 0) >= QUESTIONS_MAX:
             self.gone.update(id for id, again in pairwise(frame_ids.acks) if id == again)
 
-    def _leaving(self, node: str, peer: str, frame: bytes) -> FrameIds | None:
+    def read_leaving(self, node: str, peer: str, frame: bytes) -> FrameIds | None:
         """W1: what leaves in `compact-1` is as the specification has it."""
         if frame[0] != compact.KIND:
             return read(frame)

@@ -109,7 +109,8 @@ def _check(chosen: Sequence[int], protocols: Sequence[str]) -> None:
             raise typer.Exit(1)
 
 
-def _line(row: "Answer") -> str:
+def line_of(row: "Answer") -> str:
+    """A row of the table that is printed."""
     return (
         f"{row.simulation:2} {row.protocol:17}{row.window_s:7}{row.seeds:6}"
         f"{row.delivered * 100:9.2f}{_cell(row.copies, 8)}{_cell(row.multiplier_records, 11)}"
@@ -120,7 +121,7 @@ def _line(row: "Answer") -> str:
 
 
 def _say(row: "Answer") -> None:
-    typer.echo(_line(row))
+    typer.echo(line_of(row))
 
 
 def _silent(row: "Answer") -> None:

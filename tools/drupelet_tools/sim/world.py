@@ -440,7 +440,7 @@ class World:
             frames = self.frames - self.heartbeats
             self.run_until(self.now_ms + quiet_epochs * epoch_ms)
             self._quiet(self.frames - self.heartbeats - frames, quiet_epochs)
-            self._meet_again(epoch_ms)
+            self.meet_again(epoch_ms)
 
     def slowest_ms(self) -> int:
         """The time in which everybody has had a chance: an epoch, or a wake plan's period."""
@@ -455,7 +455,7 @@ class World:
             if frames and not self.oracle.missing:  # whose parent nobody has asks for it for ever
                 raise Violation("L2", "world", f"{frames} frames in {epochs} quiet epochs")
 
-    def _meet_again(self, epoch_ms: int) -> None:
+    def meet_again(self, epoch_ms: int) -> None:
         """L3: one end of each line greets; who has the same needs few bytes to know it."""
         plans = any(node.spec.duty and node.spec.duty.plan for node in self.nodes.values())
         rekeyed = not any(end.rekeying for link in self.links for end in link.ends)

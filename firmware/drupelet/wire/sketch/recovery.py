@@ -44,14 +44,21 @@ def shared_ids(exchange: "Exchange") -> "list[bytes]":
 
 
 class Recovery:
-    """The SketchPort of one `compact-1` link; `salt` is called for 4 random bytes."""
+    """The SketchPort of one `compact-1` link.
 
-    def __init__(self, link: "LinkPort", salt: "Callable[[], bytes]") -> None:
+    `salt` is called for 4 random bytes, `ids_of` for the ids that are shared with the peer.
+    """
+
+    def __init__(
+        self, link: "LinkPort", salt: "Callable[[], bytes]",
+        ids_of: "Callable[[Exchange], list[bytes]]" = shared_ids,
+    ) -> None:  # fmt: skip
         codec = link.codec
         assert isinstance(codec, Compact1)
         self._exchange = link.exchange
         self._codec = codec
-        self._reconciler = Reconciler(shared_ids)
+        self._ids_of = ids_of
+        self._reconciler = Reconciler(ids_of)
         self._random_salt = salt
         self._peer_salt = b""
         self._began = False
@@ -90,7 +97,7 @@ class Recovery:
         if self._holding and waited >= _HOLD_EPOCHS * exchange.pace.every:
             self._holding = self._began = False
             # No sketch came, for example from a board, which has none: offer everything again.
-            self._reconciler = Reconciler(shared_ids)
+            self._reconciler = Reconciler(self._ids_of)
         return self._holding
 
     def _hold(self, exchange: "Exchange") -> None:

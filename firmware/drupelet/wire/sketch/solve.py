@@ -72,13 +72,13 @@ class Decoder:
         self._own = Coder(set(), bytes(4))
         self._values: "list[int]" = []
         self._checks: "list[int]" = []
-        self._found: "dict[int, Element]" = {}
+        self.found: "dict[int, Element]" = {}
         # The found elements by the next symbol that they map to, as in Coder.
         self._due: "dict[int, list[Element]]" = {}
         self._changed: "list[int]" = []  # symbols that peeling must look at
         self._tried: "dict[int, int]" = {}  # symbol -> value for which no pair was found
         self._pairs = 0  # guesses left in this call
-        self._pairs_left = _PAIR_CALLS_MAX * SKETCH_PAIRS_MAX  # guesses left in total
+        self.pairs_left = _PAIR_CALLS_MAX * SKETCH_PAIRS_MAX  # guesses left in total
         self._linear_tries = 0
 
     def is_for(self, record: "bytes | bytearray | memoryview") -> bool:
@@ -110,11 +110,11 @@ class Decoder:
                 self.verdict = LIST
                 return LIST
             self._own = Coder(set(self._ids), self.salt)
-        self._pairs = guesses_max = min(SKETCH_PAIRS_MAX, self._pairs_left)
+        self._pairs = guesses_max = min(SKETCH_PAIRS_MAX, self.pairs_left)
         for symbol in symbols[self.known - first :]:
             self._append(symbol)
         self._solve()
-        self._pairs_left -= guesses_max - self._pairs
+        self.pairs_left -= guesses_max - self._pairs
         return self.verdict
 
     def answers(self, size_max: int) -> "list[bytes]":
@@ -142,7 +142,7 @@ class Decoder:
             guess = (self.held - own) * 3 // 2 + 2
         # No symbol is empty and none could be peeled: there are about twice as many elements as
         # symbols, so ask for as many again.
-        is_far = not self._found and all(self._values)
+        is_far = not self.found and all(self._values)
         step = self.known if is_far else max(_STEP_MIN, self.known // 3)
         return min(max(guess, self.known + step), SKETCH_SYMBOLS_MAX)
 
@@ -171,7 +171,7 @@ class Decoder:
             self.verdict = LIST
 
     def _finish(self) -> None:
-        found = [prefix.to_bytes(PREFIX_SIZE, "big") for prefix in sorted(self._found)]
+        found = [prefix.to_bytes(PREFIX_SIZE, "big") for prefix in sorted(self.found)]
         surplus = [self._ids[prefix] for prefix in found if prefix in self._ids]
         missing = [prefix for prefix in found if prefix not in self._ids]
         if len(self._ids) - len(surplus) + len(missing) != self.held:
@@ -210,13 +210,13 @@ class Decoder:
     def _take(self, prefix: int) -> bool:
         # An element found twice, or too many elements: the symbols contradict themselves.
         found_max = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
-        if prefix in self._found or len(self._found) >= found_max:
+        if prefix in self.found or len(self.found) >= found_max:
             return False
         self._remove(prefix)
         return True
 
     def _remove(self, prefix: int) -> None:
-        element = self._found[prefix] = Element(prefix, self.salt)
+        element = self.found[prefix] = Element(prefix, self.salt)
         at = 0
         while at < self.known:
             self._values[at] ^= prefix
@@ -246,7 +246,7 @@ class Decoder:
 
     def _is_pair(self, index: int, own: Element) -> bool:
         other = self._values[index] ^ own.prefix
-        if own.prefix in self._found or other in self._found:
+        if own.prefix in self.found or other in self.found:
             return False
         if self._element(other).check != self._checks[index] ^ own.check:
             return False
@@ -254,8 +254,8 @@ class Decoder:
 
     def _find_linear(self) -> bool:
         """Solve for the subset of our elements left in the symbols; False if it is not unique."""
-        unknown = [own for own in self._own.elements.values() if own.prefix not in self._found]
-        missing = sum(prefix not in self._own.elements for prefix in self._found)
+        unknown = [own for own in self._own.elements.values() if own.prefix not in self.found]
+        missing = sum(prefix not in self._own.elements for prefix in self.found)
         surplus_count = len(unknown) + missing - self.held  # if the other side lacks all
         if not 0 < surplus_count or len(unknown) > SKETCH_LINEAR_MAX or not any(self._values):
             return False

@@ -202,7 +202,7 @@ def _bucket(
     all_figures["fleet"]["groups"] = []  # those of a part say nothing about a group
     page = f"{task.link}/{page_name(number)}" if task.folder else ""
     bucket = Bucket(
-        number, page, [_short(row, page) for row in all_figures["devices"]],
+        number, page, [shortened(row, page) for row in all_figures["devices"]],
         all_figures["attention"], _sums(all_figures["fleet"]),
     )  # fmt: skip
     if task.folder is not None and render is not None:
@@ -214,7 +214,8 @@ def _bucket(
     return bucket
 
 
-def _short(row: Row, page: str) -> Row:
+def shortened(row: Row, page: str) -> Row:
+    """Of a device's figures what is kept of each, and the page that has all of them."""
     return {
         **{name: row[name] for name in KEPT},
         **{part: {name: row[part][name] for name in names} for part, names in KEPT_WITHIN.items()},

@@ -60,7 +60,7 @@ def waits(told: Messages, log_ends_ms: Floats, groups: Groups) -> Waits:
     """
     count = len(told.devices)
     born = _first(told, told.having("created"), told.message, told.messages)
-    pair_message, pair_device, every = _pairs(groups)
+    pair_message, pair_device, every = sampled_pairs(groups)
     key = told.message * count + told.device
     came = _first(told, told.having("delivered"), key, told.messages * count, sparse=True)
     wanted = pair_message * count + pair_device
@@ -107,7 +107,9 @@ def _first(
     return _Firsts(np.arange(size), wall, spread)
 
 
-def _pairs(groups: Groups) -> tuple[Ints, Ints, int]:
+def sampled_pairs(groups: Groups) -> tuple[Ints, Ints, int]:
+    """Message and device of each delivery that is waited for; of more than PAIRS_MAX, those of
+    each n-th message, and n."""
     known = np.flatnonzero((groups.author >= 0) & (groups.of_message >= 0))
     known = known[np.argsort(groups.of_message[known], kind="stable")]
     ends = np.cumsum(np.bincount(groups.of_message[known], minlength=len(groups.members)))

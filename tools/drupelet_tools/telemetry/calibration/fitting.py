@@ -149,7 +149,7 @@ def _misfit(
         cut = _cut(series, timeline, board, carrier, offset_ms)
     except TelemetryError:
         return float("inf")
-    found = _bounded(cut.modelled, cut.measured, np.ones(len(cut.states), bool))
+    found = bounded_least_squares(cut.modelled, cut.measured, np.ones(len(cut.states), bool))
     spread = cut.measured - cut.measured.mean()
     # Of the part that has to be explained: else the offset with the quietest overlap wins.
     return _rms(cut.measured - cut.modelled @ found) / max(_rms(spread), 1e-12)
@@ -214,11 +214,11 @@ def _determine(modelled: Draws, measured: Draws, seed: int) -> tuple[Draws, np.n
     count = modelled.shape[1]
     free = np.ones(count, dtype=bool)
     while True:
-        factors = _bounded(modelled, measured, free)
+        factors = bounded_least_squares(modelled, measured, free)
         drawn = np.empty((RESAMPLES, count))
         for at in range(RESAMPLES):
             rows = _blocks(generator, len(measured))
-            drawn[at] = _bounded(modelled[rows], measured[rows], free, factors)
+            drawn[at] = bounded_least_squares(modelled[rows], measured[rows], free, factors)
         ends = np.percentile(drawn, (5, 95), axis=0)
         width = ends[1] / ends[0]
         at_bound = (ends[0] <= FACTOR_MIN * 1.001) | (ends[1] >= FACTOR_MAX * 0.999)
@@ -235,7 +235,7 @@ def _blocks(generator: np.random.Generator, count: int) -> np.ndarray:
     return rows
 
 
-def _bounded(
+def bounded_least_squares(
     modelled: Draws, measured: Draws, free: Sequence[bool] | np.ndarray, begin: Draws | None = None
 ) -> Draws:
     """Least squares of modelled @ x = measured with bounds; x is 1 where not free."""

@@ -34,7 +34,7 @@ REMEMBERED_MAX = 1 << 24  # 128 MiB
 SET_ASIDE_MAX = 1 << 16
 # A file that is set aside again and again is offered at least so often.
 ASIDE_MAX_S = 600.0
-_ENTRIES_AT_ONCE = 4096
+ENTRIES_AT_ONCE = 4096
 _NS = 1_000_000_000
 
 Hashes = npt.NDArray[np.uint64]
@@ -212,7 +212,7 @@ class Inbox:
         newest_ns = max(state[-2:])
         is_taken = True
         with os.scandir(path) as entries:
-            while not self.has_more and (some := list(islice(entries, _ENTRIES_AT_ONCE))):
+            while not self.has_more and (some := list(islice(entries, ENTRIES_AT_ONCE))):
                 rows: list[_Row] = []
                 for entry in some:
                     if entry.is_dir():

@@ -141,14 +141,15 @@ class Follower:
                     failures += 1
                 if self._inbox.has_more and not failures:
                     continue
-                if wait(self._pause_s(look_s, failures)):
+                if wait(self.pause_s(look_s, failures)):
                     break
         finally:
             for export in self._exports:
                 export.remove()
         return whole.counts()
 
-    def _pause_s(self, look_s: float, failures: int) -> float:
+    def pause_s(self, look_s: float, failures: int) -> float:
+        """How long to wait after a look that took `look_s`, and so many failures in a row."""
         pause_s = max(self._pace.every_s, look_s / LOOKS_SHARE)
         if failures:
             pause_s = max(pause_s, min(RETRY_MAX_S, pause_s * 2.0 ** min(failures - 1, 30)))

@@ -117,7 +117,9 @@ def on_spark(session: SparkSession) -> Runner:
 
     def run(task: Task, plans: int) -> Sequence[str]:
         # A range with one row per partition deals the plans out without a shuffle.
-        rows = session.range(0, plans, 1, plans).mapInArrow(_tasks(task), f"{PART_COLUMN} string")
+        rows = session.range(0, plans, 1, plans).mapInArrow(
+            over_plans(task), f"{PART_COLUMN} string"
+        )
         try:
             return [row[PART_COLUMN] for row in rows.collect()]
         except (PySparkException, Py4JError) as broken:
@@ -136,7 +138,7 @@ def _told_by(broken: Exception) -> str:
     return cause.partition(". ")[0][:300].rstrip(".")
 
 
-def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def over_plans(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each worker runs over its plan numbers."""
 
     def run_plans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

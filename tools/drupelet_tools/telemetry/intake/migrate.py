@@ -110,12 +110,12 @@ def migrate(root: Path) -> Migrated:
         lake = open_lake(root)
         segments = lake.key_columns(["number"], pc.field("number").is_valid()).num_rows
         if (root / OLD_MANIFEST).is_file():
-            _remove_old(root)  # killed when all but this was done
+            remove_old(root)  # killed when all but this was done
             return Migrated(segments, 0, len(lake.names))
         raise TelemetryError(f"{root}: nothing to migrate: it is a lake of this version")
     old = _open_old(root)
     migrated = _in_scratch(root, partial(_decode_again, old))
-    _remove_old(root)
+    remove_old(root)
     return migrated
 
 
@@ -272,7 +272,7 @@ def _missing(places: list[tuple[Path, int, int]]) -> Iterator[Path]:
             yield path
 
 
-def _remove_old(root: Path) -> None:
+def remove_old(root: Path) -> None:
     """Remove what only version 3 reads; its manifest last."""
     shutil.rmtree(root / OLD_PARTS, ignore_errors=True)
     (root / OLD_LOCK).unlink(missing_ok=True)

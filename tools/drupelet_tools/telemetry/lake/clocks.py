@@ -26,7 +26,7 @@ from drupelet_tools.telemetry.tables.schemas import TABLES
 HOPS_MAX = 16
 # Wider than this, an interval says nothing about the time of day.
 WIDTH_MS_MAX = 7 * 24 * 3_600_000
-_OPEN = 1 << 60  # no bound on this side
+OPEN = 1 << 60  # no bound on this side
 
 Numbers = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ Numbers = npt.NDArray[np.int64]
 class Boots:
     """Boots in order of (device, boot) with the interval that their own clocks give.
 
-    `device` indexes `names`; without a clock `low` is -_OPEN and `high` is _OPEN.
+    `device` indexes `names`; without a clock `low` is -OPEN and `high` is OPEN.
     """
 
     names: list[str]
@@ -98,8 +98,8 @@ def _boots(each: Each) -> Boots:
     encoded = boots["device"].combine_chunks().dictionary_encode()
     known = pc.is_valid(boots["low_min"]).to_numpy()
     device = encoded.indices.to_numpy().astype(np.int64)
-    low = pc.fill_null(boots["low_min"], -_OPEN).to_numpy()
-    high = pc.fill_null(boots["high_max"], _OPEN).to_numpy()
+    low = pc.fill_null(boots["low_min"], -OPEN).to_numpy()
+    high = pc.fill_null(boots["high_max"], OPEN).to_numpy()
     begin = np.where(known, high, 0) + pc.fill_null(boots["first_ms_min"], 0).to_numpy()
     end = np.where(known, low, 0) + pc.fill_null(boots["last_ms_max"], 0).to_numpy()
     return Boots(
@@ -182,14 +182,14 @@ def align(boots: Boots, bounds: Bounds) -> tuple[Ints, Ints, Flags]:
     Boots of a device whose clock went back count only if what they exchanged bears them out.
     """
     trusted = boots.known & ~boots.suspect
-    low = np.where(trusted, boots.low, -_OPEN)
-    high = np.where(trusted, boots.high, _OPEN)
+    low = np.where(trusted, boots.low, -OPEN)
+    high = np.where(trusted, boots.high, OPEN)
     low, high = _carry(low, high, trusted, bounds)
     meets = (boots.low <= high) & (boots.high >= low)
     jumped = boots.suspect & ~meets
     kept = boots.known & ~jumped
-    low = np.where(kept, boots.low, -_OPEN)
-    high = np.where(kept, boots.high, _OPEN)
+    low = np.where(kept, boots.low, -OPEN)
+    high = np.where(kept, boots.high, OPEN)
     low, high = _carry(low, high, kept, bounds)
     return low, high, jumped
 
@@ -199,9 +199,9 @@ def _carry(low: Ints, high: Ints, fixed: Flags, bounds: Bounds) -> tuple[Ints, I
     for _ in range(HOPS_MAX):
         lows, highs = low.copy(), high.copy()
         from_low, to_high = low[bounds.earlier], high[bounds.later]
-        has = from_low > -_OPEN
+        has = from_low > -OPEN
         np.maximum.at(lows, bounds.later[has], from_low[has] + bounds.least[has])
-        has = to_high < _OPEN
+        has = to_high < OPEN
         np.minimum.at(highs, bounds.earlier[has], to_high[has] - bounds.least[has])
         lows, highs = np.where(fixed, low, lows), np.where(fixed, high, highs)
         if np.array_equal(lows, low) and np.array_equal(highs, high):
@@ -214,7 +214,7 @@ def _table(boots: Boots, bounds: tuple[Ints, Ints, Flags]) -> pa.Table:
     low, high, jumped = bounds
     rows = np.flatnonzero(~boots.known | jumped)
     low, high = low[rows], high[rows]
-    is_narrow = (low > -_OPEN) & (high < _OPEN) & (low <= high) & (high - low <= WIDTH_MS_MAX)
+    is_narrow = (low > -OPEN) & (high < OPEN) & (low <= high) & (high - low <= WIDTH_MS_MAX)
     offset_ms = np.where(is_narrow, (low + high) // 2, 0)
     chosen = is_narrow | jumped[rows]
     offset = pa.array(offset_ms, mask=~is_narrow)

@@ -91,7 +91,7 @@ def commit(lake: Lake, change: Change) -> None:
         SupersededError: another change removed what this one removes, or committed its app id.
     """
     for turn in range(COMMIT_TRIES):
-        if _try(lake.refreshed(), change):
+        if try_once(lake.refreshed(), change):
             return
         time.sleep(random.random() * min(_PAUSE_MAX_S, _PAUSE_S * 2**turn))
     raise TelemetryError(
@@ -100,7 +100,8 @@ def commit(lake: Lake, change: Change) -> None:
     )
 
 
-def _try(lake: Lake, change: Change) -> bool:
+def try_once(lake: Lake, change: Change) -> bool:
+    """Commit a change to this state of the lake; False: another writer was faster."""
     there = {one.path for kind in lake.files for one in lake.files[kind]}
     if any(one.path not in there for one in change.removed):
         raise SupersededError

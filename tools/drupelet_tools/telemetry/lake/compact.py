@@ -53,7 +53,6 @@ FILE_SIZE = 128 << 20
 TIER_FILES = 64
 # Of large ones fewer become one, but not below this part of them: then they are large enough.
 TIER_PART_MIN = 1 / 8
-_TIER_BITS = TIER_FILES.bit_length() - 1
 # What nothing names is somebody's work as long as it is young: an ingest that runs, or a reader
 # of an earlier state.
 ORPHAN_HOURS = 24
@@ -179,7 +178,7 @@ def _merged(files: list[LakeFile]) -> list[LakeFile]:
 
 
 def _tier(rows: int) -> int:
-    return rows.bit_length() // _TIER_BITS
+    return rows.bit_length() // (TIER_FILES.bit_length() - 1)
 
 
 def _paths(lake: Lake, files: Iterable[LakeFile]) -> tuple[str, ...]:

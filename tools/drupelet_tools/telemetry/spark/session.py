@@ -50,6 +50,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 JAVA_CLASSES = Path(sys.prefix) / "share/drupelet/spark.jsa"  # see java_classes.py
 
 # Lines of the JVM's that name what went wrong; it also says that its log level is "ERROR".
+_JVM_LOG = "jvm.log"
 _TELLING = re.compile(r"ERROR \w|Exception|Error:")
 
 LOG4J = """\
@@ -177,7 +178,7 @@ class Session:
         self._stopping.set()
         # A JVM that is ended while it is asked to stop is nothing to tell of.
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-        logging.getLogger().addFilter(_not_py4j)
+        logging.getLogger().addFilter(is_not_py4j)
         if graceful and self._spark is not None:
             ending = threading.Thread(target=self._spark.stop, daemon=True)
             ending.start()
@@ -232,7 +233,7 @@ class Session:
         except TelemetryError as told:
             self._error = told
         except (PySparkException, Py4JError, OSError, ValueError, RuntimeError) as broken:
-            self._error = TelemetryError(self._not_started(broken))
+            self._error = TelemetryError(self._why_not_started(broken))
 
     def _launch(self, conf: SparkConf) -> tuple[str, str]:
         """Start the JVM and return the port and the secret of its gateway.
@@ -250,7 +251,7 @@ class Session:
             "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
         }
-        with open(self._folder / "jvm.log", "wb") as log:
+        with open(self._folder / _JVM_LOG, "wb") as log:
             self._process = subprocess.Popen(
                 [*command, "pyspark-shell"],
                 stdin=subprocess.PIPE,  # the JVM ends when this closes, however we end
@@ -267,21 +268,26 @@ class Session:
                     return str(read_int(file)), UTF8Deserializer().loads(file)
             if self._process.poll() is not None:
                 break
-        raise TelemetryError(self._not_started(RuntimeError("no gateway")))
+        raise TelemetryError(self._why_not_started(RuntimeError("no gateway")))
 
-    def _not_started(self, broken: BaseException) -> str:
-        text = f"Spark did not start: {self._reason(broken)}"
-        master = self.cluster.master
-        return text if master == LOCAL_MASTER else f"{text}; is --master {master} right?"
+    def _why_not_started(self, broken: BaseException) -> str:
+        return why_not_started(self._folder / _JVM_LOG, self.cluster.master, broken)
 
-    def _reason(self, broken: BaseException) -> str:
-        """The most telling single line: the JVM's own, else the exception's."""
-        try:
-            log = (self._folder / "jvm.log").read_text("utf-8", "replace")
-        except OSError:
-            log = ""
-        lines = [line for line in log.splitlines() if _TELLING.search(line)]
-        return (lines or str(broken).splitlines() or [type(broken).__name__])[0][:300]
+
+def why_not_started(log: Path, master: str, broken: BaseException) -> str:
+    """One line on a session that did not come up; `log` is what its JVM printed."""
+    text = f"Spark did not start: {_reason(log, broken)}"
+    return text if master == LOCAL_MASTER else f"{text}; is --master {master} right?"
+
+
+def _reason(log: Path, broken: BaseException) -> str:
+    """The most telling single line: the JVM's own, else the exception's."""
+    try:
+        printed = log.read_text("utf-8", "replace")
+    except OSError:
+        printed = ""
+    lines = [line for line in printed.splitlines() if _TELLING.search(line)]
+    return (lines or str(broken).splitlines() or [type(broken).__name__])[0][:300]
 
 
 def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -298,7 +304,7 @@ def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"part": pa.array(names, pa.string())})
 
 
-def _not_py4j(record: logging.LogRecord) -> bool:
+def is_not_py4j(record: logging.LogRecord) -> bool:
     """Leaves out what py4j logs without a logger of its own, from finalisers at any moment."""
     return "py4j" not in Path(record.pathname).parts
 
