@@ -21,6 +21,8 @@ HASHED = (64, 1024)
 _BODY = 100
 _HEAP = 4 << 20
 _EVENTS = 2000
+# A delivery is measured in so many: one may be slowed down from its start to its end.
+_PROCESSES = 9
 # What only hashes has the heap of a board.
 _HASH_HEAP = 128 << 10
 
@@ -96,12 +98,17 @@ def _events(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
 def _codecs(
     plan: Plan, interpreter: Interpreter, firmware: Path, profile: Profile
 ) -> dict[str, Any]:  # fmt: skip
+    """The answer of speed.py for a profile, with the delivery of the fastest process."""
     settings = {
         "profile": profile.number, "family": profile.family, "mode": BATCH, "shared": SHARED,
         "counters": COUNT_CARRIERS, "peers": 4, "offers": 64, "messages_max": 64,
         "stamp": profile.stamp(0).hex(), "body": _BODY, "min_us": plan.min_ms * 1000, "sizes": [],
     }  # fmt: skip
-    return board.run(interpreter, firmware, _HEAP, "speed.py", settings)
+    result = board.run(interpreter, firmware, _HEAP, "speed.py", settings | {"codecs": True})
+    for _ in range(_PROCESSES - 1):
+        again = board.run(interpreter, firmware, _HEAP, "speed.py", settings | {"codecs": False})
+        result["delivery_us"] = min(result["delivery_us"], again["delivery_us"])
+    return result
 
 
 def _row(
