@@ -9,7 +9,6 @@ import net from 'net';
 import path from 'path';
 import readline from 'readline';
 import { pathToFileURL } from 'url';
-import { accelerate } from './dispatch.mjs';
 import { Meter } from './meter.mjs';
 import { readUf2 } from './uf2.mjs';
 import { Uarts } from './uarts.mjs';
@@ -102,7 +101,6 @@ function powerOn(before = null) {
   sim = new Simulator();
   mcu = sim.rp2040;
   mcu.logger = new ConsoleLogger(LogLevel.Error);
-  accelerate(mcu);
   mcu.loadBootrom(bootrom);
   mcu.flash.set(flash);
   mcu.core.PC = 0x10000000;
