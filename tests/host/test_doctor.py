@@ -126,7 +126,8 @@ def test_chains_that_the_carrier_needs_are_damaged(home: Home, tmp_path: Path, h
     if harm == "gone":
         path.unlink()
     else:
-        path.write_bytes(content[:100] if harm == "cut" else content[:20] + b"U" + content[21:])
+        flipped = content[:20] + bytes((content[20] ^ 1,)) + content[21:]
+        path.write_bytes(content[:100] if harm == "cut" else flipped)
     assert found(home, FAIL)["keys"] == Check("keys", FAIL, lost, remedy)
     assert json.loads(home.run("peers", "--json").stdout)[0]["keys"] == "damaged"
     (tmp_path / "usb").mkdir()
