@@ -172,8 +172,9 @@ def test_ctrl_c_while_a_command_begins_leaves_nothing_running(
 def test_a_child_ends_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from drupelet_tools.demo.child import Child\n"
-        "one = Child('kid', [sys.executable, '-c', sys.argv[2]], Path(sys.argv[1]), print)\n"
-        "print(one._process.pid, flush=True); time.sleep(60)\n"
+        "command = [sys.executable, '-c', sys.argv[2]]\n"
+        "one = Child('kid', command, Path(sys.argv[1]), lambda *_: None)\n"
+        "print(one.pid, flush=True); time.sleep(60)\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "log"), DEAF + "time.sleep(60)"],
