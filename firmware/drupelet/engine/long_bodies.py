@@ -310,10 +310,14 @@ class LongBodies:
         return -1
 
     def _may_evict(self, exchange: "Exchange", part: int) -> bool:
-        """Return True if a part is empty, made no progress, or its content came another way."""
+        """Return True if a part is empty, made no progress, or its content came another way.
+
+        An empty one stays while a STATE is due: the sender believes that we have all of it, and
+        sends nothing but questions until it hears otherwise.
+        """
         core = self._core
         incoming = self.incoming[part]
-        if not core.store.spool.part_size(PART_INCOMING + part):
+        if not core.store.spool.part_size(PART_INCOMING + part) and not incoming.gap:
             return True
         idle_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
         if idle_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
@@ -368,6 +372,9 @@ class LongBodies:
             return OK
         if exchange.reack_by_key(frame, 1):
             return OK
+        is_question = size == SEGMENT_HEADER_SIZE + 1
+        if offset and not is_question and self._was_refused(exchange.peer, frame):
+            return OK  # another copy of its last piece: it would begin that content again
         part = self._open(exchange, frame, total)
         if part < 0:
             return E_CAPACITY
@@ -380,7 +387,7 @@ class LongBodies:
         have = core.store.spool.part_size(part_file)
         if offset > have or end <= have < total:
             # A piece that ends where our run ends is a copy; a single byte there is a question.
-            if end != have or size == SEGMENT_HEADER_SIZE + 1:
+            if end != have or is_question:
                 self._note_gap(exchange, part)
             return OK
         code = OK
@@ -393,6 +400,16 @@ class LongBodies:
             if code == OK:
                 self._complete(exchange, part_file, incoming)
         return code
+
+    def _was_refused(self, peer: int, frame: bytearray) -> bool:
+        """Return True if the content of a piece was complete and refused, and nothing of it, nor
+        of any other content of the peer, is here now."""
+        if self.part(peer) >= 0:
+            return False
+        for incoming in self.incoming:
+            if equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE):
+                return True
+        return False
 
     def _begins(self, exchange: "Exchange", frame: bytearray, size: int) -> bool:
         """Check the group id in a first piece; False if the peer must not send to the group."""
