@@ -310,14 +310,10 @@ class LongBodies:
         return -1
 
     def _may_evict(self, exchange: "Exchange", part: int) -> bool:
-        """Return True if a part is empty, made no progress, or its content came another way.
-
-        An empty one stays while a STATE is due: the sender believes that we have all of it, and
-        sends nothing but questions until it hears otherwise.
-        """
+        """Return True if a part is empty, made no progress, or its content came another way."""
         core = self._core
         incoming = self.incoming[part]
-        if not core.store.spool.part_size(PART_INCOMING + part) and not incoming.gap:
+        if not core.store.spool.part_size(PART_INCOMING + part):
             return True
         idle_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
         if idle_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
