@@ -398,12 +398,12 @@ class LongBodies:
         return code
 
     def _was_refused(self, peer: int, frame: bytearray) -> bool:
-        """Return True if the content of a piece was complete and refused, and nothing of it, nor
-        of any other content of the peer, is here now."""
+        """Return True if nothing of any content of the peer is here, and a part file that is free
+        was last that of this content: it was complete and refused, or the file was lost."""
         if self.part(peer) >= 0:
             return False
         for incoming in self.incoming:
-            if equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE):
+            if incoming.peer < 0 and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE):
                 return True
         return False
 
