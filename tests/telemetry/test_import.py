@@ -42,7 +42,7 @@ def imported(tmp_path_factory):
 
 @real
 def test_the_towers_outages_gaps_and_repeats(imported):
-    counts, device, made = imported["campusiot-contacts"]
+    counts, device, figures = imported["campusiot-contacts"]
     assert (counts.frames, counts.devices, counts.unusable) == (26_250, 1, 0)
     assert device["device"] == "lora-a81758fffe04b1c1"
     log, seen = device["integrity"], device["presence"]
@@ -59,9 +59,9 @@ def test_the_towers_outages_gaps_and_repeats(imported):
     assert all(0 < ms - WRAP_MS < 3_600_000 for ms in longest)
     assert seen["outages"] == 9
     assert seen["outage_list"][4]["ms"] / DAY_MS == pytest.approx(9.5, abs=0.01)
-    told = [line["problem"] for line in made["attention"]]
-    assert any("away 9 times" in what and "48.6 days" in what for what in told)
-    assert any("213 numbers" in what and "0.86%" in what for what in told)
+    problems = [line["problem"] for line in figures["attention"]]
+    assert any("away 9 times" in what and "48.6 days" in what for what in problems)
+    assert any("213 numbers" in what and "0.86%" in what for what in problems)
 
 
 @real
@@ -249,8 +249,8 @@ def test_an_unknown_mapping_names_those_there_are(tmp_path):
     with pytest.raises(TelemetryError, match=r"campusiot-contacts, campusiot-indoor"):
         mapping.load_mapping(str(tmp_path / "none.toml"))
     for name in ("campusiot-tower", "campusiot-indoor", "campusiot-contacts"):
-        told, _ = mapping.load_mapping(name)
-        assert told.name == name and "ODbL" in told.source
+        known, _ = mapping.load_mapping(name)
+        assert known.name == name and "ODbL" in known.source
 
 
 def test_an_unknown_data_rate_names_file_line_and_rate(tmp_path):
@@ -260,22 +260,22 @@ def test_an_unknown_data_rate_names_file_line_and_rate(tmp_path):
 
 
 def test_iso_times_and_nested_fields():
-    told = mapping.parse_mapping(
+    known = mapping.parse_mapping(
         MAPPING.replace('"csv"', '"ndjson"').replace('unit = "s"', 'unit = "iso"').replace(
             'field = "at"', 'field = "meta.times.1"'), "m")  # fmt: skip
     record = {"node": "Ä", "meta": {"times": [0, "2026-01-02T03:04:05+01:00"]}, "n": 1, "size": 2}
-    frame = mapping.frame_of(record, told)
+    frame = mapping.frame_of(record, known)
     assert (frame.device, frame.wall_ms) == ("x-ä", 1_767_319_445_000)
     with pytest.raises(ValueError, match=r"no meta\.times\.1"):
-        mapping.frame_of({**record, "meta": {"times": [0]}}, told)
+        mapping.frame_of({**record, "meta": {"times": [0]}}, known)
 
 
 def test_a_large_line_by_line_file_is_read_in_order(tmp_path):
     lines = [HEAD, *(line(at * 10, at) for at in range(5000))]
     paths, named, _ = write(tmp_path, lines)
-    told, _ = mapping.load_mapping(named)
+    known, _ = mapping.load_mapping(named)
     steps = []
-    frames, unusable = read_frames(paths[0], told, steps.append)
+    frames, unusable = read_frames(paths[0], known, steps.append)
     assert [frame.counter for frame in frames] == list(range(5000))
     assert not unusable
     assert 0 < sum(steps) <= paths[0].stat().st_size

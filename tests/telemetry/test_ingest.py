@@ -88,9 +88,9 @@ def test_a_large_pack_is_planned_in_pieces(boxes, tmp_path, monkeypatch):
     assert all(len(one) < 100 + 2 * (1 << 16) // 4_096 for one in pieces)
     monkeypatch.setattr(job, "BATCH_SEGMENTS", 100)
     ingest(pack.parent, tmp_path / "lake", events=True)
-    found, wanted = content(tmp_path / "lake"), content(boxes / "lake")
-    assert len(found.pop("quarantine")) == len(wanted.pop("quarantine"))
-    assert found == wanted
+    stored, wanted = content(tmp_path / "lake"), content(boxes / "lake")
+    assert len(stored.pop("quarantine")) == len(wanted.pop("quarantine"))
+    assert stored == wanted
 
 
 def test_a_listing_ends_behind_a_pack_that_half_fills_it(boxes):
@@ -106,17 +106,17 @@ def test_a_listing_ends_behind_a_pack_that_half_fills_it(boxes):
 def test_progress_goes_from_nothing_to_all(boxes, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "WATCH_S", 0.01)
     monkeypatch.setattr(job, "BATCH_SEGMENTS", 1)
-    told = []
-    watch = lambda done, total: told.append((done, total))  # noqa: E731
+    steps = []
+    watch = lambda done, total: steps.append((done, total))  # noqa: E731
     ingest(boxes / "in", tmp_path / "lake", watch=watch)
-    (total,) = {total for _, total in told}
+    (total,) = {total for _, total in steps}
     assert total == sum(path.stat().st_size for path in (boxes / "in").glob("*.dbxpack"))
-    done = [one for one, _ in told]
+    done = [one for one, _ in steps]
     assert done == sorted(done)
     assert 0.9 * total < done[-1] <= total
-    told.clear()
+    steps.clear()
     ingest(boxes / "in", tmp_path / "lake", watch=watch)
-    assert told[-1][0] > 0.9 * total, "what is known is done"
+    assert steps[-1][0] > 0.9 * total, "what is known is done"
 
 
 def test_a_second_run_decodes_only_what_is_new(boxes, tmp_path, monkeypatch):
@@ -130,9 +130,9 @@ def test_a_second_run_decodes_only_what_is_new(boxes, tmp_path, monkeypatch):
         return check(entries)
 
     monkeypatch.setattr(worker.decode, "check", count)
-    told = ingest(files, tmp_path / "lake")
-    assert told["repeated"] > told["new"] > 0
-    assert sum(looked_at) <= 2 * told["new"], "known segments are not read again"
+    counts = ingest(files, tmp_path / "lake")
+    assert counts["repeated"] > counts["new"] > 0
+    assert sum(looked_at) <= 2 * counts["new"], "known segments are not read again"
     looked_at.clear()
     assert ingest(files, tmp_path / "lake")["new"] == 0
     assert looked_at == []
@@ -151,24 +151,24 @@ def test_how_a_group_is_dealt_and_cut_plays_no_part(boxes, tmp_path, monkeypatch
 def random_events(rng, count):
     """Any events in any order, with counters that grow."""
     now = 0
-    found = [(0, box.BOOT, rng.randrange(5), 1, 0), (0, box.DESCRIPTOR, 1, 0, 99_999)]
+    events = [(0, box.BOOT, rng.randrange(5), 1, 0), (0, box.DESCRIPTOR, 1, 0, 99_999)]
     counters = {}
     for _ in range(count):
         now += rng.randrange(2_000)
         kind = rng.random()
         if kind < 0.4:
-            found.append(box.state(now, rng.randrange(8)))
+            events.append(box.state(now, rng.randrange(8)))
         elif kind < 0.7:
             index = rng.choice([0, 1, 2, 3, 8, 10, 65, 66, 100, 150])
             counters[index] = counters.get(index, 0) + rng.randrange(1_000)
-            found.append(box.counter(now, index, counters[index]))
+            events.append(box.counter(now, index, counters[index]))
         elif kind < 0.9:
             word = rng.randrange(50)
-            found.append((now, rng.randrange(10, 18), rng.randrange(4), rng.randrange(5), word))
+            events.append((now, rng.randrange(10, 18), rng.randrange(4), rng.randrange(5), word))
         else:
             code = rng.choice([30, 31, 33, 99])
-            found.append((now, code, rng.randrange(4), rng.randrange(3_000, 4_000), 7))
-    return found
+            events.append((now, code, rng.randrange(4), rng.randrange(3_000, 4_000), 7))
+    return events
 
 
 def random_fleet(rng, folder):
@@ -220,9 +220,9 @@ def test_pieces_give_what_a_plain_decoder_gives_for_the_whole(seed, tmp_path):
     for table, rows in wanted.items():
         # Which of equal files came first, and how often, depends on the pieces.
         names = set(rows[0] if rows else ()) - {"file", "copies"}
-        found = [{n: row[n] for n in sorted(names)} for row in state.read(table).to_pylist()]
-        told = [{n: row[n] for n in sorted(names)} for row in rows]
-        assert sorted(map(repr, found)) == sorted(map(repr, told)), table
+        stored = [{n: row[n] for n in sorted(names)} for row in state.read(table).to_pylist()]
+        wanted = [{n: row[n] for n in sorted(names)} for row in rows]
+        assert sorted(map(repr, stored)) == sorted(map(repr, wanted)), table
 
 
 # --- what is given ---
@@ -250,8 +250,8 @@ def test_a_pack_that_ends_within_a_segment_gives_what_is_there(tmp_path):
     inputs.append_to_pack(pack, data[:16] + b"\x09" + data[17:])  # a bad header crc
     inputs.append_to_pack(pack, box.segments(b"\5\2\3\4", 1, box.Duty().run(200).events)[0])
     (tmp_path / "a.dbxpack").write_bytes(pack[:-700])
-    told = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
-    assert told["quarantined"] == 2
+    counts = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
+    assert counts["quarantined"] == 2
     rows = delta.open_lake(tmp_path / "lake").read("segments").to_pylist()
     assert [(row["device"], row["blocks"], row["blocks_bad"]) for row in rows] == [
         ("01020304", 8, 0), ("05020304", 7, 1),
@@ -281,15 +281,15 @@ def test_the_crc_of_a_run_of_blocks_and_of_each():
     rng = np.random.default_rng(1)
     for count in (0, 1, 2, 3, 15, 16, 17, 100):
         blocks = rng.integers(0, 256, (count, 512), dtype=np.uint8)
-        told = np.array([zlib.crc32(block) for block in blocks], dtype=np.uint32)
-        assert not crc.bad_blocks(blocks, told).any()
+        checksums = np.array([zlib.crc32(block) for block in blocks], dtype=np.uint32)
+        assert not crc.bad_blocks(blocks, checksums).any()
         for bad in range(count):
             spoilt = blocks.copy()
             spoilt[bad, rng.integers(512)] ^= 1 << rng.integers(8)
-            assert np.flatnonzero(crc.bad_blocks(spoilt, told)).tolist() == [bad]
+            assert np.flatnonzero(crc.bad_blocks(spoilt, checksums)).tolist() == [bad]
         if count:
-            told[0] ^= 1
-            assert np.flatnonzero(crc.bad_blocks(blocks, told)).tolist() == [0]
+            checksums[0] ^= 1
+            assert np.flatnonzero(crc.bad_blocks(blocks, checksums)).tolist() == [0]
 
 
 def test_two_histories_under_one_number_are_not_added_up_in_pieces_either(tmp_path):
@@ -365,11 +365,11 @@ def test_a_log_that_cannot_be_used(tmp_path, spoil_lake, remedy):
     fleet.write(tmp_path, only=["A"])
     ingest(tmp_path, tmp_path / "lake")
     spoil_lake(tmp_path / "lake")
-    told = run("ingest", tmp_path, "--lake", tmp_path / "lake")
-    assert told.exit_code == 1
-    assert told.stderr.count("\n") == 1
-    assert remedy in told.stderr
-    assert f"and {tmp_path / 'lake' / 'packs'} into a new folder" in told.stderr
+    done = run("ingest", tmp_path, "--lake", tmp_path / "lake")
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert remedy in done.stderr
+    assert f"and {tmp_path / 'lake' / 'packs'} into a new folder" in done.stderr
 
 
 def test_bad_paths_and_files(tmp_path):
@@ -386,10 +386,10 @@ def test_bad_paths_and_files(tmp_path):
         (("ingest", tmp_path, "--lake", tmp_path / "l"), "names.json: not JSON"),
         (("query", "SELECT 1", "--lake", tmp_path / "empty"), "no lake here"),
     ):
-        told = run(*words)
-        assert told.exit_code == 1, words
-        assert told.stderr.count("\n") == 1, told.stderr
-        assert remedy in told.stderr, told.stderr
+        done = run(*words)
+        assert done.exit_code == 1, words
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert remedy in done.stderr, done.stderr
     assert not (tmp_path / "l" / "plans").exists() or not list(
         (tmp_path / "l" / "plans").iterdir()
     )
@@ -421,10 +421,10 @@ def test_a_file_of_the_lake_that_is_gone_or_cut_is_named(boxes, tmp_path, kind):
     whole = path.read_bytes()
     for spoilt in (lambda: path.write_bytes(whole[:-7]), path.unlink):
         spoilt()
-        told = run("report", "--lake", root, "--html", tmp_path / "page.html")
-        assert told.exit_code == 1
-        assert told.stderr.count("\n") == 1
-        assert path.name in told.stderr and "put it back" in told.stderr
+        done = run("report", "--lake", root, "--html", tmp_path / "page.html")
+        assert done.exit_code == 1
+        assert done.stderr.count("\n") == 1
+        assert path.name in done.stderr and "put it back" in done.stderr
     path.write_bytes(whole)
     assert run("report", "--lake", root, "--html", tmp_path / "page.html").exit_code == 0
 
@@ -503,9 +503,9 @@ def test_why_spark_did_not_start_is_the_jvms_own_word(tmp_path):
         "26/11/21 18:20:00 ERROR Backend: All masters are unresponsive! Giving up.\n"
     )
     broken = RuntimeError("An error occurred while calling None")
-    told = session.why_not_started(log, "spark://nowhere:7077", broken)
-    assert told.startswith("Spark did not start: 26/11/21 18:20:00 ERROR Backend: All masters")
-    assert told.endswith("is --master spark://nowhere:7077 right?")
+    reason = session.why_not_started(log, "spark://nowhere:7077", broken)
+    assert reason.startswith("Spark did not start: 26/11/21 18:20:00 ERROR Backend: All masters")
+    assert reason.endswith("is --master spark://nowhere:7077 right?")
     log.unlink()
-    told = session.why_not_started(log, session.LOCAL_MASTER, RuntimeError("no gateway"))
-    assert told.endswith(": no gateway")
+    reason = session.why_not_started(log, session.LOCAL_MASTER, RuntimeError("no gateway"))
+    assert reason.endswith(": no gateway")

@@ -68,8 +68,8 @@ def test_tables_are_those_of_the_plain_functions(whole):
         "events": sum(row["events"] for row in state.read("segments").to_pylist()),
         "quarantined": 0,
     }
-    told = {row["name"]: row for row in state.read_devices().to_pylist()}
-    assert told["C"] == {
+    devices = {row["name"]: row for row in state.read_devices().to_pylist()}
+    assert devices["C"] == {
         "device": ids("C"), "name": "C", "carriers": "serial, stick", "board": "esp32",
         "firmware": None, "firmware_set": None,
     }  # fmt: skip
@@ -98,12 +98,12 @@ def test_in_pieces_with_repeats_and_damage_mended_is_the_same(whole, spark, tmp_
         inputs.append_to_pack(pack, path.read_bytes())
     (second / "all.dbxpack").write_bytes(pack)
     root = tmp_path / "lake"
-    told = job.ingest([first], root, fleet.names(), spark)
-    assert told["quarantined"] == 1
-    told = job.ingest([second, first], root, {}, spark)
-    assert told["new"] == len(paths) - len(paths) // 2 + 1, "the mended copy is news"
-    found, wanted = content(root), content(folder / "lake")
-    assert found == wanted, "the damaged copy of a whole one tells nothing"
+    news = job.ingest([first], root, fleet.names(), spark)
+    assert news["quarantined"] == 1
+    news = job.ingest([second, first], root, {}, spark)
+    assert news["new"] == len(paths) - len(paths) // 2 + 1, "the mended copy is news"
+    stored, wanted = content(root), content(folder / "lake")
+    assert stored == wanted, "the damaged copy of a whole one tells nothing"
     assert job.ingest([second, first], root, {}, never)["new"] == 0
 
 
@@ -141,13 +141,13 @@ def test_views_show_only_what_counts(spark, tmp_path, capfd):
     )
     assert names == ["name", "count(1)"] and not more
     assert dict(rows) == {name: len(paths) for name, paths in written.items()}
-    with pytest.raises(TelemetryError, match="query: ") as told:
+    with pytest.raises(TelemetryError, match="query: ") as error:
         sql.select(spark, state, "SELECT nonsense FROM nowhere")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     capfd.readouterr()
-    with pytest.raises(TelemetryError, match=r"query: .*`nonsense`") as told:
+    with pytest.raises(TelemetryError, match=r"query: .*`nonsense`") as error:
         sql.select(spark, state, "SELECT nonsense FROM segments")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     assert capfd.readouterr() == ("", ""), "Spark prints its plan and a Java stack by itself"
 
 
@@ -157,9 +157,9 @@ def test_a_query_names_the_file_that_cannot_be_read(whole, spark, tmp_path):
     part = next((root / "table" / "kind=piece").iterdir())
     for spoilt in (lambda: part.write_bytes(b"no parquet" * 100), part.unlink):
         spoilt()
-        with pytest.raises(TelemetryError, match="cannot read this part of the lake") as told:
+        with pytest.raises(TelemetryError, match="cannot read this part of the lake") as error:
             sql.select(spark, delta.open_lake(root), "SELECT count(*) FROM segments")
-        assert part.name in str(told.value) and "\n" not in str(told.value)
+        assert part.name in str(error.value) and "\n" not in str(error.value)
 
 
 def test_only_what_reads_is_a_query(whole):
@@ -170,9 +170,9 @@ def test_only_what_reads_is_a_query(whole):
 
 def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out():
     """It logs by the root logger, from finalisers, and so at any time."""
-    told = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "x", (), None)
+    theirs = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "x", (), None)
     ours = logging.LogRecord("root", logging.ERROR, "/x/telemetry/intake/job.py", 1, "y", (), None)
-    assert [session.is_not_py4j(record) for record in (told, ours)] == [False, True]
+    assert [session.is_not_py4j(record) for record in (theirs, ours)] == [False, True]
 
 
 def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_path, monkeypatch):
@@ -203,18 +203,18 @@ def test_workers_that_are_killed_are_replaced(whole, spark, tmp_path):
             self.task = task
 
         def work(self, at, attempt):
-            told = self.task.work(at, attempt)
+            result = self.task.work(at, attempt)
             if not (marks / str(at)).exists():
                 (marks / str(at)).touch()
                 os.kill(os.getpid(), signal.SIGKILL)  # all is written, and nobody hears of it
-            return told
+            return result
 
     make_tasks = job.over_plans
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "over_plans", lambda task: make_tasks(Mortal(task)))
-        told = job.ingest([folder], tmp_path / "lake", fleet.names(), spark)
+        news = job.ingest([folder], tmp_path / "lake", fleet.names(), spark)
     assert len(list(marks.iterdir())) > 0
-    assert told == counts
+    assert news == counts
     assert content(tmp_path / "lake") == content(folder / "lake")
 
 
@@ -230,9 +230,9 @@ def test_workers_that_die_again_and_again_are_one_line_and_change_nothing(spark,
         patch.setattr(job, "over_plans", lambda _: die)
         with pytest.raises(
             TelemetryError, match=r"Spark gave up: .*worker.*run the ingest"
-        ) as told:
+        ) as error:
             job.ingest([tmp_path], root, {}, spark)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     assert delta.open_lake(root).is_empty
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
@@ -330,13 +330,13 @@ def test_a_follower_gives_large_batches_to_a_session(whole, spark, tmp_path, mon
         return ending.wait(min(seconds, 0.2))
 
     others = [path for path in sorted(folder.glob("*.dbx")) if path != first]
-    told = telemetry.follow(
+    news = telemetry.follow(
         spark, [*others, late], tmp_path / "lake", fleet.names(),
         until=until, every_s=1, settle_s=0.2, on_batch=on_batch,
     )  # fmt: skip
-    assert told["new"] == counts["new"] and ran == ["there", "here"]
-    found, wanted = content(tmp_path / "lake"), content(folder / "lake")
-    assert found == wanted
+    assert news["new"] == counts["new"] and ran == ["there", "here"]
+    stored, wanted = content(tmp_path / "lake"), content(folder / "lake")
+    assert stored == wanted
 
 
 def test_a_session_that_does_not_start_is_said_and_done_without(whole, tmp_path, monkeypatch):

@@ -98,11 +98,11 @@ def test_ram_has_a_row_for_each_record_and_direction(ram_rows: list[dict[str, ob
     whole, *each = ram_rows
     assert whole["profile"] == "all"
     for profile in ("bsp-1", "mvds-1"):
-        found = {
+        counted = {
             (row["record"], row["direction"]) for row in each if row["profile"] == profile
         }  # fmt: skip
         kinds = ("ACK", "MESSAGE", "OFFER", "REQUEST", "piece")
-        assert found == {(kind, way) for kind in kinds for way in ("in", "out")} | {
+        assert counted == {(kind, way) for kind in kinds for way in ("in", "out")} | {
             ("invalid", "in")
         }
     for row in ram_rows:
@@ -136,12 +136,12 @@ def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:
 
 
 def test_ram_of_the_micro_set_is_within_its_limits() -> None:
-    found = rows("ram --set micro --config 4/16/32 --records 20 --epochs 20")
-    assert {row["profile"] for row in found} == {"all", "bsp-1"}
-    assert {row["record"] for row in found[1:]} == {
+    results = rows("ram --set micro --config 4/16/32 --records 20 --epochs 20")
+    assert {row["profile"] for row in results} == {"all", "bsp-1"}
+    assert {row["record"] for row in results[1:]} == {
         "ACK", "MESSAGE", "OFFER", "REQUEST", "invalid",
     }  # fmt: skip
-    for row in found:
+    for row in results:
         assert row["locked"] is True and row["alloc_per_record"] == 0 and row["over"] == []
         assert row["alloc_per_stick_visit"] is None, "it has no stick"
 
@@ -155,10 +155,10 @@ def test_ram_tables_have_a_line_for_each_profile(ram_rows: list[dict[str, object
 
 
 def test_ram_on_cpython_tells_the_state_only() -> None:
-    found = rows("ram --interpreter cpython --config 8/64/64 --profile bsp-1")
-    assert {row["interpreter"] for row in found} == {"cpython"}
-    assert all(row["alloc_per_record"] is None and row["limits"] == {} for row in found)
-    assert int(str(found[0]["core_state"])) > 8000
+    results = rows("ram --interpreter cpython --config 8/64/64 --profile bsp-1")
+    assert {row["interpreter"] for row in results} == {"cpython"}
+    assert all(row["alloc_per_record"] is None and row["limits"] == {} for row in results)
+    assert int(str(results[0]["core_state"])) > 8000
 
 
 def test_a_script_that_fails_is_one_line() -> None:
@@ -186,13 +186,13 @@ def test_the_pipe_and_the_nodes_count_the_same(profile: pipe.Profile, mode: int)
 
 
 def test_bytes_of_bsp_are_those_of_its_text() -> None:
-    found = rows("wire --profile bsp-1 --messages 20 --scenario transfer --no-anchors")
+    results = rows("wire --profile bsp-1 --messages 20 --scenario transfer --no-anchors")
     frames = 3 + 1  # seven messages of 144 bytes fit one frame; 20 ids the other way
     batch = 20 * (4 + 40 + 100) + 4 + 20 * 32 + frames
     # A bundle ends with its mark; one that was taken whole is answered by number: 9 bytes each.
     bundles = 20 * (4 + 40 + 100) + 3 + 3 * 9
-    assert {row["carrier"] for row in found} == {"serial", "mqtt", "stick"}
-    for row in found:
+    assert {row["carrier"] for row in results} == {"serial", "mqtt", "stick"}
+    for row in results:
         assert list(row) == [column.name for column in WIRE]
         assert row["source"] == "measured" and row["sealed"] is False
         if row["mode"] == "batch":
@@ -239,15 +239,15 @@ def test_the_command_is_there_and_prints_tables() -> None:
 
 def test_a_contact_with_nothing_new() -> None:
     plan = wire.Plan([BSP, COMPACT], scenarios=["in_sync"], counts=[5], mqtt=False)
-    found = [row for part in wire.measure(plan, silent) for row in part]
-    ours = [row for row in found if row["source"] == "measured"]
+    results = [row for part in wire.measure(plan, silent) for row in part]
+    ours = [row for row in results if row["source"] == "measured"]
     assert {row["total_bytes"] for row in ours if row["profile"] == "bsp-1"} == {0}
     for row in ours:
         assert row["held"] == 6 and row["missing"] == row["messages"] == 0
         if row["profile"] == "compact-1":
             most = 54 if row["sealed"] else 24
             assert 0 < row["total_bytes"] <= most and row["over"] is False
-    assert {row["scenario"] for row in found} == {"in_sync"}
+    assert {row["scenario"] for row in results} == {"in_sync"}
 
 
 def test_a_sketch_costs_less_than_filters_where_hosts_meet_anew() -> None:
@@ -261,20 +261,20 @@ def test_cold_contacts_name_what_the_recovery_cost() -> None:
         [BSP, COMPACT, MVDS[0]], scenarios=["cold"], held=[40], missing=[3, 40], seeds=3,
         mqtt=False, published=False,
     )  # fmt: skip
-    told: list[str] = []
-    found = [row for part in wire.measure(plan, told.append) for row in part]
-    assert len(found) == 6, "one size of two for each profile and mode: 40 of 40 is no recovery"
-    for row in found:
+    lines: list[str] = []
+    results = [row for part in wire.measure(plan, lines.append) for row in part]
+    assert len(results) == 6, "one size of two for each profile and mode: 40 of 40 is no recovery"
+    for row in results:
         assert row["held"] == 40 and row["missing"] == 3 and row["seeds"] == 3
         assert row["p95_bytes"] >= row["total_bytes"] > 0
         assert 3 * 100 < row["payload_bytes"] < 3 * 160
         # Only compact-1 tells a peer that its own store is another one.
         assert row["note"] == ("" if row["profile"] == "compact-1" else "A meets B anew")
-    by_mode = {row["mode"]: row for row in found if row["profile"] == "bsp-1"}
+    by_mode = {row["mode"]: row for row in results if row["profile"] == "bsp-1"}
     # Offers of 40 ids, and 37 of them acknowledged; without offers 37 messages come for nothing.
     assert 40 * 32 < by_mode["interactive"]["total_bytes"] < 3 * 40 * 36
     assert by_mode["batch"]["total_bytes"] > 37 * 144
-    assert sum("not told" in line for line in told) == 4
+    assert sum("not told" in line for line in lines) == 4
 
 
 def test_seeds_that_differ_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_seeds_that_differ_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(wire.ColdStart, "run", run)
     monkeypatch.setattr(wire, "ProcessPoolExecutor", Serial)
-    assert [found[0] for found in wire.cold_runs(cold, 5)] == [0, 1, 2, 3, 4]
+    assert [run[0] for run in wire.cold_runs(cold, 5)] == [0, 1, 2, 3, 4]
 
 
 def test_mqtt_counts_what_mqtt_says() -> None:
@@ -309,20 +309,20 @@ def test_mqtt_counts_what_mqtt_says() -> None:
 
 def test_published_figures_say_so() -> None:
     plan = wire.Plan([], ["transfer"], mqtt=False)
-    (found,) = wire.measure(plan, lambda _: None)
-    assert {row["source"] for row in found} == {"published"}
-    assert {row["bytes_per_message"] for row in found} >= {100.0, 397.3, 580.0}
+    (results,) = wire.measure(plan, lambda _: None)
+    assert {row["source"] for row in results} == {"published"}
+    assert {row["bytes_per_message"] for row in results} >= {100.0, 397.3, 580.0}
     assert all(anchor.note for anchor in anchors.ANCHORS)
 
 
 @pytest.mark.parametrize("mode", ["batch", "interactive"])
 def test_seals_stay_within_their_budgets(mode: str) -> None:
-    found = rows(
+    results = rows(
         f"wire --profile compact-1 --mode {mode} --messages 1 --messages 10 --messages 100"
         " --scenario transfer --scenario in_sync --no-anchors"
     )
-    sealed = [row for row in found if row["sealed"]]
-    plain = [row for row in found if not row["sealed"]]
+    sealed = [row for row in results if row["sealed"]]
+    plain = [row for row in results if not row["sealed"]]
     assert len(sealed) == len(plain) and sealed
     for row, other in zip(sealed, plain, strict=True):
         keys = ("scenario", "messages", "held", "carrier")
@@ -347,32 +347,34 @@ def test_what_a_sleepers_reading_costs() -> None:
 
 
 def test_cpu_ratios_are_of_the_same_bytes() -> None:
-    found = rows("cpu --min-ms 1 --profile bsp-1 --profile mvds-1 --interpreter micropython-i386")
-    works = {(row["profile"], row["work"]) for row in found}
+    results = rows(
+        "cpu --min-ms 1 --profile bsp-1 --profile mvds-1 --interpreter micropython-i386"
+    )
+    works = {(row["profile"], row["work"]) for row in results}
     for profile in ("bsp-1", "mvds-1"):
         assert works >= {(profile, work) for work in ("encode", "parse", "deliver")}
     assert works >= {("blake2s", "hash"), ("sha256", "hash")}
     seals = ("aes-ccm", "aes viper", "aes bytecode")
     assert works >= {(seal, work) for seal in seals for work in ("seal", "open")}
-    builtin = {row["bytes"]: row["sha256_us"] for row in found}
+    builtin = {row["bytes"]: row["sha256_us"] for row in results}
     assert {64, 100, 1024} <= builtin.keys()
-    for row in found:
+    for row in results:
         assert list(row) == [column.name for column in CPU]
         assert builtin[row["bytes"]] == row["sha256_us"], "one figure for one size"
         assert int(str(row["per_second"])) > 0
-    events = {row["record"]: row for row in found if row["work"] == "event"}
+    events = {row["record"]: row for row in results if row["work"] == "event"}
     assert events.keys() == {"log", "log_id", "state", "count"}
     for row in events.values():
         assert row["profile"] == "black box" and row["alloc_per_event"] == 0
         assert row["ratio_to_pack_into"] > 0 and row["pack_into_us"] > 0
-    parsed = [row["record"] for row in found if row["work"] == "parse"]
+    parsed = [row["record"] for row in results if row["work"] == "parse"]
     assert parsed == ["ACK", "MESSAGE", "OFFER", "REQUEST"] * 2
 
 
 def test_cpu_on_cpython() -> None:
     plan = cpu.Plan([COMPACT], [board.interpreters()[2]], min_ms=1)
-    found = [row for part in cpu.measure(plan, silent) for row in part]
-    works = {row["work"] for row in found}
+    results = [row for part in cpu.measure(plan, silent) for row in part]
+    works = {row["work"] for row in results}
     assert works == {"encode", "parse", "deliver", "hash", "seal", "open", "event"}
-    seals = {(row["work"], row["bytes"]) for row in found if row["profile"] == "aes-ccm"}
+    seals = {(row["work"], row["bytes"]) for row in results if row["profile"] == "aes-ccm"}
     assert seals == {(work, size) for work in ("seal", "open") for size in (64, 1024)}

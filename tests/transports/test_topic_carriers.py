@@ -51,24 +51,24 @@ class Keys:
 
 def sender_keys(id: bytes, seed: int = 0, keys: Keys | None = None) -> SenderKeys:
     draw = random.Random(seed or id[0])
-    made = SenderKeys(Aead(), keys or Keys(), id, lambda: draw.randrange(256), 4)
-    if made.load() != OK:
-        assert made.create() == OK
-    return made
+    sender_keys = SenderKeys(Aead(), keys or Keys(), id, lambda: draw.randrange(256), 4)
+    if sender_keys.load() != OK:
+        assert sender_keys.create() == OK
+    return sender_keys
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
 def trio(port: int) -> Iterator[list[Multicast]]:
-    made = [Multicast(GROUP, port, "127.0.0.1") for _ in range(3)]
-    yield made
-    for one in made:
+    carriers = [Multicast(GROUP, port, "127.0.0.1") for _ in range(3)]
+    yield carriers
+    for one in carriers:
         one.close()
 
 
@@ -140,29 +140,29 @@ def test_a_board_opens_it_when_its_network_is_up(
             opened.append(self)
 
     monkeypatch.setattr(socket, "socket", Absent)
-    made = BoardMulticast(GROUP, port, "127.0.0.1")
+    board = BoardMulticast(GROUP, port, "127.0.0.1")
     try:
         for now_ms in (100, 5000):
-            made.maintain(now_ms)
-            assert not made.up and made.poll_object is None
-            assert made.send(bytearray(1), 1) == E_CLOSED == take(made)
-        assert made.wait_ms(5000) == 100  # it was tried at 100
+            board.maintain(now_ms)
+            assert not board.up and board.poll_object is None
+            assert board.send(bytearray(1), 1) == E_CLOSED == take(board)
+        assert board.wait_ms(5000) == 100  # it was tried at 100
         monkeypatch.setattr(socket, "socket", Noted)
-        made.maintain(5099)
-        assert not made.up
+        board.maintain(5099)
+        assert not board.up
         for now_ms in (5100, 5101):
-            made.maintain(now_ms)
-            assert made.up and made.wait_ms(now_ms) == WAIT_MS_MAX
-            assert made.send(bytearray(b"x"), 1) == OK
-            arrived(made)
-            assert take(made) == b"x"
+            board.maintain(now_ms)
+            assert board.up and board.wait_ms(now_ms) == WAIT_MS_MAX
+            assert board.send(bytearray(b"x"), 1) == OK
+            arrived(board)
+            assert take(board) == b"x"
         for one in opened:
             one.close()  # as a send sees a network that went away
-        assert made.send(bytearray(1), 1) == E_CLOSED and not made.up
-        made.maintain(5102 + 5000)
-        assert made.up and made.send(bytearray(b"y"), 1) == OK
+        assert board.send(bytearray(1), 1) == E_CLOSED and not board.up
+        board.maintain(5102 + 5000)
+        assert board.up and board.send(bytearray(b"y"), 1) == OK
     finally:
-        made.close()
+        board.close()
     with pytest.raises(TransportError, match="not a multicast address"):
         BoardMulticast("10.0.0.1", port)
 
@@ -181,12 +181,12 @@ def test_a_board_without_sockets_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(socket, "socket", few)
-        made = BoardMulticast(GROUP, port, "127.0.0.1")
-        assert not made.up and made.poll_object is None
+        board = BoardMulticast(GROUP, port, "127.0.0.1")
+        assert not board.up and board.poll_object is None
         assert [one.fileno() for one in opened] == [-1] * left
-    made.maintain(99_000)
-    assert made.up
-    made.close()
+    board.maintain(99_000)
+    assert board.up
+    board.close()
 
 
 def test_the_url_of_a_group() -> None:
@@ -249,9 +249,9 @@ class Pair:
         for carrier, end, distribution in zip(
             loop_pair(1024, 8), ends, self.distributions, strict=True
         ):
-            made = KeyCarrier(carrier, end.seal, self.clock, buf)
-            made.distributions.append((distribution, 0))
-            self.ends.append(made)
+            key_carrier = KeyCarrier(carrier, end.seal, self.clock, buf)
+            key_carrier.distributions.append((distribution, 0))
+            self.ends.append(key_carrier)
 
     def turn(self) -> int:
         """Both look what came; how many frames were for the links."""

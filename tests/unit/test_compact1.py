@@ -631,18 +631,18 @@ def test_acknowledgements_of_the_life_before_do_nothing(
     """What B told before A's reset comes again when A has given its numbers to other messages."""
     net = network("AB", pool=8)
     a = net.members["A"]
-    told: list[bytes] = []
+    frames_before: list[bytes] = []
     for burst in bursts:
         for number in range(burst):
-            a.publish(b"before %d" % number + bytes(len(told)), net.now_ms)
+            a.publish(b"before %d" % number + bytes(len(frames_before)), net.now_ms)
         for _ in range(8):
             net.round()
-            told += net.lines["B", "A"].frames
+            frames_before += net.lines["B", "A"].frames
             frame = bytearray(1024)
             size = link_of(net, "B", "A").poll_into(frame, net.now_ms + EPOCH_MS)
-            told += [bytes(frame[:size])] if size else []
+            frames_before += [bytes(frame[:size])] if size else []
             link_of(net).receive(frame, size, net.now_ms)
-    assert told
+    assert frames_before
     a.node.save(net.now_ms)
     a.store.barrier()
     a.files.power_cut()
@@ -655,8 +655,8 @@ def test_acknowledgements_of_the_life_before_do_nothing(
     new = [a.publish(b"after %d" % number, net.now_ms) for number in range(6)]
     rounds(net, 4)
     assert link_of(net).exchange.outbox.next_number > 6, "they have numbers"
-    order.shuffle(told)
-    for old in told:
+    order.shuffle(frames_before)
+    for old in frames_before:
         link_of(net).receive(bytearray(old), len(old), net.now_ms)
     for id in new:
         assert id is not None

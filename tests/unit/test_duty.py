@@ -67,30 +67,30 @@ def test_the_two_rules() -> None:
 
 
 def plan(period=1000, window=60, contact=10, device=b"AAAA", now=0, phase=0, peers=1) -> WakePlan:
-    made = WakePlan(period, window, contact, peers, device, now, phase)
+    wake_plan = WakePlan(period, window, contact, peers, device, now, phase)
     for peer in range(peers):
-        made.seek(peer, b"ZZZ%d" % peer, 0)
-    return made
+        wake_plan.seek(peer, b"ZZZ%d" % peer, 0)
+    return wake_plan
 
 
 def windows(figures: tuple[int, int, int], probe: int, periods: int) -> Windows:
     """When a plan that searches is awake, in its own time from an anchor at 0 on."""
-    made = plan(*figures)
-    made.awake_ms(0)
-    if made.probes:
-        made.probe = probe
-    found: Windows = []
+    wake_plan = plan(*figures)
+    wake_plan.awake_ms(0)
+    if wake_plan.probes:
+        wake_plan.probe = probe
+    awake: Windows = []
     now = 0
     while now < periods * figures[0]:
-        left = made.awake_ms(now % NOW_MODULUS_MS)
+        left = wake_plan.awake_ms(now % NOW_MODULUS_MS)
         if left:
-            found.append((now, now + left))
+            awake.append((now, now + left))
             now += left
         else:
-            wait = made.next_wake_ms(now % NOW_MODULUS_MS)
+            wait = wake_plan.next_wake_ms(now % NOW_MODULUS_MS)
             assert 0 < wait <= figures[0]
             now += wait
-    return found
+    return awake
 
 
 def meet_ms(a: Windows, b: Windows, contact: float, apart: float, rates: tuple[float, float]):
@@ -137,10 +137,10 @@ def test_every_phase_meets_within_the_bound(figures: tuple[int, int, int]) -> No
 @pytest.mark.parametrize("figures", [(100_000, 600, 200), (900_000, 10_000, 2_000)], ids=str)
 def test_drift_of_the_order_of_a_window_is_not_jumped_over(figures: tuple[int, int, int]) -> None:
     period, window, contact = figures
-    made = plan(*figures)
-    assert made.drift_ms * 5 > (window - contact) / 2
-    bound = made.search_periods
-    ends = (1, made.probes // 2, made.probes)
+    wake_plan = plan(*figures)
+    assert wake_plan.drift_ms * 5 > (window - contact) / 2
+    bound = wake_plan.search_periods
+    ends = (1, wake_plan.probes // 2, wake_plan.probes)
     lists = [windows(figures, probe, bound + 2) for probe in ends]
     step = (window - contact) // 8 + 1
     for a, b in itertools.product(lists, repeat=2):
@@ -167,9 +167,9 @@ def wandering(awake: Windows, seed: int) -> Windows:
 @pytest.mark.parametrize("figures", [(100_000, 600, 200), (900_000, 10_000, 2_000)], ids=str)
 def test_clocks_that_wander_meet_within_the_bound(figures: tuple[int, int, int]) -> None:
     period, _, contact = figures
-    made = plan(*figures)
-    bound = made.search_periods
-    ends = (1, made.probes // 3, made.probes)
+    wake_plan = plan(*figures)
+    bound = wake_plan.search_periods
+    ends = (1, wake_plan.probes // 3, wake_plan.probes)
     lists = [windows(figures, probe, bound + 2) for probe in ends]
     draw = random.Random(3)
     for seed in range(300):
@@ -180,13 +180,15 @@ def test_clocks_that_wander_meet_within_the_bound(figures: tuple[int, int, int])
 
 def test_a_window_just_above_the_drift_sweeps_the_whole_period() -> None:
     figures = (100_000, 125, 10)
-    made = plan(*figures)
-    assert made.search_periods == 2 * made.probes + 2, "the other case of the bound"
-    lists = [windows(figures, probe, made.search_periods + 2) for probe in (2, made.probes)]
+    wake_plan = plan(*figures)
+    assert wake_plan.search_periods == 2 * wake_plan.probes + 2, "the other case of the bound"
+    lists = [
+        windows(figures, probe, wake_plan.search_periods + 2) for probe in (2, wake_plan.probes)
+    ]
     for rates in RATES[:3]:
         for apart in range(0, 100_000, 2_777):
             met = meet_ms(*lists, 10, apart, rates)
-            assert met is not None and met <= made.search_periods * 100_000 * SLOW
+            assert met is not None and met <= wake_plan.search_periods * 100_000 * SLOW
 
 
 def test_a_window_too_short_for_the_drift_is_refused() -> None:
@@ -218,7 +220,7 @@ class Sleeper:
         self.make(0, phase)
         self.awake = 0.0
         self.busy = False
-        self.told: dict[int, list[float]] = {other: [] for other in others}
+        self.heard: dict[int, list[float]] = {other: [] for other in others}
 
     def make(self, true: float, phase: int) -> None:
         now = self.now(true)
@@ -285,7 +287,7 @@ class Air:
         if sleeper.name not in self.away and sleeper.plan.awake_ms(now):
             row = sleeper.others.index(source)
             assert sleeper.plan.on_wake(row, frame, len(frame), now) == OK
-            sleeper.told[source].append(self.true)
+            sleeper.heard[source].append(self.true)
 
     def speak(self, sleeper: Sleeper) -> None:
         now = sleeper.now(self.true)
@@ -330,14 +332,14 @@ def test_after_a_contact_one_window_per_period_is_enough(names, seed: int) -> No
     begin = air.true
     for sleeper in air.sleepers.values():
         sleeper.awake = 0
-        for told in sleeper.told.values():
-            told.clear()
+        for heard in sleeper.heard.values():
+            heard.clear()
     air.run(begin + 40 * period)
     for sleeper in air.sleepers.values():
         share = sleeper.awake / (air.true - begin)
         assert share < 1.1 * FIGURES[1] / period, "one window, and what drift adds"
-        for told in sleeper.told.values():
-            assert len(told) >= 39, "a contact in every period"
+        for heard in sleeper.heard.values():
+            assert len(heard) >= 39, "a contact in every period"
 
 
 def test_two_seeds_of_bad_air_still_meet_again_after_losing_each_other() -> None:
@@ -372,7 +374,7 @@ def test_a_few_missed_contacts_need_no_search(ppm: int) -> None:
         air.run(air.true + period)
         assert air.all_met() and not air.lost
         for sleeper in air.sleepers.values():
-            assert air.true - max(sleeper.told[sleeper.others[0]]) < period + 2 * figures[1]
+            assert air.true - max(sleeper.heard[sleeper.others[0]]) < period + 2 * figures[1]
 
 
 def test_one_side_that_forgot_is_found_again() -> None:
@@ -470,66 +472,66 @@ def wake(wait: int, period: int = 1000, flags: int = 0) -> bytes:
 @pytest.mark.parametrize("drift", [4, -4])
 def test_the_probe_goes_on_while_the_anchor_follows_a_leader(drift: int) -> None:
     """Of a follower whose clock is faster or slower, and who seeks a third device besides."""
-    made = plan(device=b"BBBB", peers=2)
-    made.seek(0, b"AAAA", 0)
-    made.seek(1, b"CCCC", 0)
+    wake_plan = plan(device=b"BBBB", peers=2)
+    wake_plan.seek(0, b"AAAA", 0)
+    wake_plan.seek(1, b"CCCC", 0)
     places = []
-    for period in range(1, 2 * made.probes + 2):
+    for period in range(1, 2 * wake_plan.probes + 2):
         now = period * (1000 + drift) + 2
-        made.awake_ms(now)
-        assert made.on_wake(0, wake(1000 - 2), WAKE_SIZE, now) == OK
-        made.awake_ms(now + 20)
-        places.append(made.probe)
-    steps = {(b - a) % made.probes for a, b in pairwise(places[1:])}
-    assert made.probes > 3 and steps == {1}
+        wake_plan.awake_ms(now)
+        assert wake_plan.on_wake(0, wake(1000 - 2), WAKE_SIZE, now) == OK
+        wake_plan.awake_ms(now + 20)
+        places.append(wake_plan.probe)
+    steps = {(b - a) % wake_plan.probes for a, b in pairwise(places[1:])}
+    assert wake_plan.probes > 3 and steps == {1}
 
 
 def test_who_is_found_in_a_probe_gets_its_answer_before_the_window_ends() -> None:
-    made = plan()
-    made.seek(0, b"CCCC", 0)
+    wake_plan = plan()
+    wake_plan.seek(0, b"CCCC", 0)
     frame = bytearray(WAKE_SIZE)
     now = 200  # behind the window at the anchor
-    now += made.next_wake_ms(now)
-    assert made.wake_into(frame, 0, now) == WAKE_SIZE and now < 1000
-    assert made.on_wake(0, wake(300, flags=1), WAKE_SIZE, now + 1) == OK and made.met(0)
-    assert made.awake_ms(now + 1) > 0, "the peer may not have heard that one frame"
-    assert made.wake_into(frame, 0, now + 1) == WAKE_SIZE
-    assert made.awake_ms(now + 2) == 0
+    now += wake_plan.next_wake_ms(now)
+    assert wake_plan.wake_into(frame, 0, now) == WAKE_SIZE and now < 1000
+    assert wake_plan.on_wake(0, wake(300, flags=1), WAKE_SIZE, now + 1) == OK and wake_plan.met(0)
+    assert wake_plan.awake_ms(now + 1) > 0, "the peer may not have heard that one frame"
+    assert wake_plan.wake_into(frame, 0, now + 1) == WAKE_SIZE
+    assert wake_plan.awake_ms(now + 2) == 0
 
 
 def test_the_bytes_of_a_wake_frame() -> None:
-    made = plan(1000, 60, 10, now=5000, phase=300)
+    wake_plan = plan(1000, 60, 10, now=5000, phase=300)
     frame = bytearray(WAKE_SIZE)
-    assert made.wake_into(frame, 0, 5299) == 0, "asleep"
-    assert made.wake_into(frame, 0, 5310) == WAKE_SIZE
+    assert wake_plan.wake_into(frame, 0, 5299) == 0, "asleep"
+    assert wake_plan.wake_into(frame, 0, 5310) == WAKE_SIZE
     assert bytes(frame) == wake(990, flags=1)
-    assert made.wake_into(frame, 0, 5311) == 0 and made.wake_due_ms(0, 5311) == 4
-    assert made.on_wake(0, wake(995, flags=1), WAKE_SIZE, 5312) == OK
-    assert made.wake_into(frame, 0, 5312) == WAKE_SIZE  # it asked
+    assert wake_plan.wake_into(frame, 0, 5311) == 0 and wake_plan.wake_due_ms(0, 5311) == 4
+    assert wake_plan.on_wake(0, wake(995, flags=1), WAKE_SIZE, 5312) == OK
+    assert wake_plan.wake_into(frame, 0, 5312) == WAKE_SIZE  # it asked
     assert bytes(frame) == wake(988)
-    assert made.wake_due_ms(0, 5340) == WAIT_MS_MAX and made.met(0)
+    assert wake_plan.wake_due_ms(0, 5340) == WAIT_MS_MAX and wake_plan.met(0)
 
 
 @pytest.mark.parametrize("bad", [b"", wake(5)[:-1], wake(5) + b"x", wake(0), wake(1001),
                                  wake(5, 999), wake(0xFFFFFFFF), wake(5, 0xFFFFFFFF),
                                  b"\x51" + wake(5)[1:]], ids=bytes.hex)  # fmt: skip
 def test_bytes_of_no_plan_change_nothing(bad: bytes) -> None:
-    made = plan()
-    assert made.on_wake(0, bad.ljust(WAKE_SIZE, b"\0"), len(bad), 10) == E_PEER
-    assert not made.met(0) and made.start_ms == NOW_MODULUS_MS - 1000
+    wake_plan = plan()
+    assert wake_plan.on_wake(0, bad.ljust(WAKE_SIZE, b"\0"), len(bad), 10) == E_PEER
+    assert not wake_plan.met(0) and wake_plan.start_ms == NOW_MODULUS_MS - 1000
 
 
 @given(st.binary(min_size=10, max_size=10), st.integers(0, NOW_MODULUS_MS - 1))
 def test_any_ten_bytes_are_taken_or_refused(data: bytes, now: int) -> None:
-    made = plan(now=now, phase=77, peers=2)
-    assert made.on_wake(1, bytes([KIND_WAKE]) + data[1:], WAKE_SIZE, now) in (OK, E_PEER)
-    assert 0 <= made.next_wake_ms(now) <= 1000
+    wake_plan = plan(now=now, phase=77, peers=2)
+    assert wake_plan.on_wake(1, bytes([KIND_WAKE]) + data[1:], WAKE_SIZE, now) in (OK, E_PEER)
+    assert 0 <= wake_plan.next_wake_ms(now) <= 1000
 
 
-def has_old_windows(made: WakePlan, now_ms: int) -> bool:
+def has_old_windows(wake_plan: WakePlan, now_ms: int) -> bool:
     """Whether it still opens the windows that it had before it moved."""
     saved = bytearray(PLAN_OLD_SIZE)
-    made.save_old_into(saved, 0, now_ms)
+    wake_plan.save_old_into(saved, 0, now_ms)
     return saved[0] > 0
 
 
@@ -540,28 +542,28 @@ def test_clocks_that_wrap_or_go_back_keep_the_phase(steps, seed: int) -> None:
         return (now - then + half) % NOW_MODULUS_MS - half
 
     now = random.Random(seed).randrange(NOW_MODULUS_MS)
-    made = plan(now=now, phase=0, device=b"zzzz")
-    anchor = told = now
+    wake_plan = plan(now=now, phase=0, device=b"zzzz")
+    anchor = heard_ms = now
     # A second move so soon waits, and after a silence clocks may have drifted: more is open then.
     moved = True
     for ahead, wait in steps:
         now = (now + ahead - 800) % NOW_MODULUS_MS
         into = since(anchor)
-        left = made.awake_ms(now)
+        left = wake_plan.awake_ms(now)
         more = (
             not moved
-            or made.searches()
-            or has_old_windows(made, now)
-            or not 0 <= since(told) < 1000
+            or wake_plan.searches()
+            or has_old_windows(wake_plan, now)
+            or not 0 <= since(heard_ms) < 1000
         )
         assert left == max(60 - into % 1000, 0) or more
-        if into % 1000 < 60 and (moved or made.met(0)):
+        if into % 1000 < 60 and (moved or wake_plan.met(0)):
             assert left >= 60 - into % 1000
         if wait < 20:
-            made.on_wake(0, wake(wait), WAKE_SIZE, now)
-            told = now
-            anchor = now + wait - 1000 if made.met(0) else anchor
-            moved = (since(made.start_ms) - since(anchor)) % 1000 == 0
+            wake_plan.on_wake(0, wake(wait), WAKE_SIZE, now)
+            heard_ms = now
+            anchor = now + wait - 1000 if wake_plan.met(0) else anchor
+            moved = (since(wake_plan.start_ms) - since(anchor)) % 1000 == 0
 
 
 # --- deep sleep ---

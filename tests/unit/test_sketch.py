@@ -42,7 +42,7 @@ HELLO_SIZE = 1 + 12
 prefixes = st.binary(min_size=8, max_size=8)
 sets = st.sets(prefixes, max_size=60)
 # Ids that have nothing in common within 8 bytes.
-id_sets = sets.map(lambda found: {prefix * 4 for prefix in found})
+id_sets = sets.map(lambda prefixes: {prefix * 4 for prefix in prefixes})
 
 
 def symbols_record(held: int, first: int, symbols: bytes, salt: bytes = SALT) -> bytes:
@@ -107,9 +107,9 @@ def naive_indices(prefix: bytes, salt: bytes, end: int) -> list[int]:
     """The mapping as docs/SPEC.md words it, by search."""
     mask = (1 << 64) - 1
     state = int.from_bytes(blake2s(prefix, key=salt, digest_size=12).digest()[4:], "big")
-    found, at = [], 0
+    indices, at = [], 0
     while at < end:
-        found.append(at)
+        indices.append(at)
         state = (state + 0x9E3779B97F4A7C15) & mask
         z = state
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
@@ -119,18 +119,18 @@ def naive_indices(prefix: bytes, salt: bytes, end: int) -> list[int]:
         at += 1
         while at < end and (at + 1) * (at + 2) * r < goal:
             at += 1
-    return found
+    return indices
 
 
 @settings(max_examples=50, deadline=None)
 @given(prefixes, st.binary(min_size=4, max_size=4))
 def test_an_element_maps_as_the_specification_says(prefix: bytes, salt: bytes) -> None:
     element = Element(int.from_bytes(prefix, "big"), salt)
-    at, found = 0, []
+    at, indices = 0, []
     while at < 300:
-        found.append(at)
+        indices.append(at)
         at = element.after(at)
-    assert found == naive_indices(prefix, salt, 300)
+    assert indices == naive_indices(prefix, salt, 300)
 
 
 def test_density_falls_as_two_over_index_and_two() -> None:
@@ -381,7 +381,7 @@ def test_an_element_where_it_does_not_map_is_none() -> None:
     decoder = Decoder(ids)
     symbols = bytes(a ^ b for a, b in zip(own, stray, strict=True))
     assert decoder.add(symbols_record(51, 0, symbols)) in (MORE, LIST)
-    assert not decoder.found
+    assert not decoder.decoded
 
 
 def test_a_pile_of_foreign_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ def test_a_pile_of_foreign_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     decoder = Decoder(draw(rng, 3000))
     pairs_left = decoder.pairs_left
     assert decoder.add(symbols_record(4000, 0, coder.symbols(0, 80))) in (MORE, LIST)
-    assert len(decoder.found) <= 2 * 80 + 16
+    assert len(decoder.decoded) <= 2 * 80 + 16
     assert 0 < pairs_left - decoder.pairs_left <= 10_000
 
 

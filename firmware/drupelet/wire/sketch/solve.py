@@ -72,7 +72,7 @@ class Decoder:
         self._own = Coder(set(), bytes(4))
         self._values: "list[int]" = []
         self._checks: "list[int]" = []
-        self.found: "dict[int, Element]" = {}
+        self.decoded: "dict[int, Element]" = {}
         # The found elements by the next symbol that they map to, as in Coder.
         self._due: "dict[int, list[Element]]" = {}
         self._changed: "list[int]" = []  # symbols that peeling must look at
@@ -142,7 +142,7 @@ class Decoder:
             guess = (self.held - own) * 3 // 2 + 2
         # No symbol is empty and none could be peeled: there are about twice as many elements as
         # symbols, so ask for as many again.
-        is_far = not self.found and all(self._values)
+        is_far = not self.decoded and all(self._values)
         step = self.known if is_far else max(_STEP_MIN, self.known // 3)
         return min(max(guess, self.known + step), SKETCH_SYMBOLS_MAX)
 
@@ -171,9 +171,9 @@ class Decoder:
             self.verdict = LIST
 
     def _finish(self) -> None:
-        found = [prefix.to_bytes(PREFIX_SIZE, "big") for prefix in sorted(self.found)]
-        surplus = [self._ids[prefix] for prefix in found if prefix in self._ids]
-        missing = [prefix for prefix in found if prefix not in self._ids]
+        prefixes = [prefix.to_bytes(PREFIX_SIZE, "big") for prefix in sorted(self.decoded)]
+        surplus = [self._ids[prefix] for prefix in prefixes if prefix in self._ids]
+        missing = [prefix for prefix in prefixes if prefix not in self._ids]
         if len(self._ids) - len(surplus) + len(missing) != self.held:
             self.verdict = LIST  # the symbols contradict the announced number of elements
             return
@@ -209,14 +209,14 @@ class Decoder:
 
     def _take(self, prefix: int) -> bool:
         # An element found twice, or too many elements: the symbols contradict themselves.
-        found_max = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
-        if prefix in self.found or len(self.found) >= found_max:
+        decoded_max = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
+        if prefix in self.decoded or len(self.decoded) >= decoded_max:
             return False
         self._remove(prefix)
         return True
 
     def _remove(self, prefix: int) -> None:
-        element = self.found[prefix] = Element(prefix, self.salt)
+        element = self.decoded[prefix] = Element(prefix, self.salt)
         at = 0
         while at < self.known:
             self._values[at] ^= prefix
@@ -246,7 +246,7 @@ class Decoder:
 
     def _is_pair(self, index: int, own: Element) -> bool:
         other = self._values[index] ^ own.prefix
-        if own.prefix in self.found or other in self.found:
+        if own.prefix in self.decoded or other in self.decoded:
             return False
         if self._element(other).check != self._checks[index] ^ own.check:
             return False
@@ -254,8 +254,8 @@ class Decoder:
 
     def _find_linear(self) -> bool:
         """Solve for the subset of our elements left in the symbols; False if it is not unique."""
-        unknown = [own for own in self._own.elements.values() if own.prefix not in self.found]
-        missing = sum(prefix not in self._own.elements for prefix in self.found)
+        unknown = [own for own in self._own.elements.values() if own.prefix not in self.decoded]
+        missing = sum(prefix not in self._own.elements for prefix in self.decoded)
         surplus_count = len(unknown) + missing - self.held  # if the other side lacks all
         if not 0 < surplus_count or len(unknown) > SKETCH_LINEAR_MAX or not any(self._values):
             return False

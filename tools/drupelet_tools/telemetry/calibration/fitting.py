@@ -149,10 +149,10 @@ def _misfit(
         cut = _cut(series, timeline, board, carrier, offset_ms)
     except TelemetryError:
         return float("inf")
-    found = bounded_least_squares(cut.modelled, cut.measured, np.ones(len(cut.states), bool))
+    factors = bounded_least_squares(cut.modelled, cut.measured, np.ones(len(cut.states), bool))
     spread = cut.measured - cut.measured.mean()
     # Of the part that has to be explained: else the offset with the quietest overlap wins.
-    return _rms(cut.measured - cut.modelled @ found) / max(_rms(spread), 1e-12)
+    return _rms(cut.measured - cut.modelled @ factors) / max(_rms(spread), 1e-12)
 
 
 def _cut(
