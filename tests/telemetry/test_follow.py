@@ -179,7 +179,7 @@ def test_a_file_that_is_written_slowly_is_taken_when_it_is_whole(inbox, tmp_path
 
     writer = threading.Thread(target=write_slowly)
     followed = Follow(
-        [inbox], tmp_path / "lake", writer.start, *[lambda: time.sleep(0.03)] * 60, settle_s=0.5
+        [inbox], tmp_path / "lake", writer.start, *[lambda: time.sleep(0.05)] * 60, settle_s=2
     )
     writer.join()
     assert followed.news == [1] and followed.batches[0]["quarantined"] == 0
@@ -233,7 +233,7 @@ def test_files_of_a_clock_that_is_ahead_are_taken_by_ours(inbox, tmp_path):
     (inbox / "a.dbx").write_bytes(segment(0))
     os.utime(inbox / "a.dbx", (ahead, ahead))
     pause = lambda: time.sleep(0.15)  # noqa: E731
-    followed = Follow([inbox], tmp_path / "lake", pause, settle_s=0.2)
+    followed = Follow([inbox], tmp_path / "lake", pause, settle_s=60)
     assert followed.news == []
     followed = Follow([inbox], tmp_path / "lake", pause, pause, pause, settle_s=0.2)
     assert followed.news == [1]
