@@ -122,10 +122,18 @@ def test_a_message_that_was_sent_whole_keeps_no_long_message_back() -> None:
     assert result.deliveries and not result.lost
 
 
-@pytest.mark.parametrize("seed", [50000004, 50001506])
-def test_a_second_copy_of_a_refused_messages_last_piece_begins_nothing(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        (50000004, ""),
+        (50001506, ""),
+        (50000004, "10-20,25-26,37-40,45,52-54"),
+        (50000004, "0-4,6,8,11,13-14,18,20-21,27-29,33-34,43,45-47,49,53-57,59-60,62,64,68,71"),
+    ],
+)
+def test_a_long_message_that_was_asked_about_keeps_its_turn(seed: int, steps: str) -> None:
     """The peer is full and takes in the oldest message only, which is long, too."""
-    result = run_seed(seed, "storm")
+    result = run_seed(seed, "storm", parse_spans(steps) if steps else None)
     assert not result.violation, result.violation
     assert result.deliveries and not result.lost
 

@@ -298,24 +298,6 @@ def test_pieces_that_are_none() -> None:
     assert b.log() == []
 
 
-def test_a_second_copy_of_a_refused_contents_last_piece_begins_nothing() -> None:
-    draw = Draw(9)
-    net = Network(draw, [Member(name, draw, pool=16) for name in "RAB"], ["RA", "RB"])
-    node = net.members["R"].node
-    key = b"k" * 8
-    first = segment(key, 100, 0, bytes(node.core.members.group_ids[:32]) + bytes(8))
-    last = segment(key, 100, 40, bytes(60))
-    assert give(net, "A", "R", [first, last]) == [0, 0] and node.malformed == 1
-    assert give(net, "A", "R", [last]) == [0] and not any(part_owners(node))
-    # A single byte is a question, which a STATE answers.
-    assert give(net, "A", "R", [segment(key, 100, 99, b"\0")]) == [0]
-    assert sorted(part_owners(node)) == [0, 1]
-    # What another peer sends is not what was refused, though it is the same content.
-    assert give(net, "B", "R", [last]) == [0] and sorted(part_owners(node)) == [1, 2]
-    net.now_ms += EPOCH_MS
-    assert [frame[0] for frame in frames(net, "R", "A") + frames(net, "R", "B")] == [STATE] * 2
-
-
 def test_a_state_beyond_the_end_begins_anew() -> None:
     net = pair()
     id = publish(net.members["A"], 3000)

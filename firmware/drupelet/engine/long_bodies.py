@@ -184,7 +184,10 @@ class LongBodies:
             exchange.long_offset = 0
 
     def _stay(self, exchange: "Exchange", at: int) -> None:
-        """Stay with the current transfer, over whatever link: the peer takes in one at a time."""
+        """Stay with the current transfer, over whatever link: the peer takes in one at a time.
+
+        Another message goes only if this one may not go over this link.
+        """
         turns = self._turns
         outbox = exchange.outbox
         row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
@@ -193,8 +196,11 @@ class LongBodies:
                 turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
                 turns[at + _ROOM] = 0
             self._end_turn(exchange.peer)
-        elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            exchange.long_handle = turns[at + _HANDLE]
+            return
+        selected = exchange.long_handle
+        exchange.long_handle = turns[at + _HANDLE]
+        if exchange.pace.row_wait(row) <= 0 and not exchange.message_due(row):
+            exchange.long_handle = selected
 
     def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
         """Begin the transfer of the message in a row, unless it is the current one."""
@@ -226,7 +232,7 @@ class LongBodies:
             if end < total or not turns[at + _ROOM]:
                 return
         turns[at + _TRIES] += 1
-        if not asks or not caution or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
+        if not asks or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
             self._end_turn(exchange.peer)
             exchange.note_sent(row)
             self.end(exchange)
@@ -368,9 +374,6 @@ class LongBodies:
             return OK
         if exchange.reack_by_key(frame, 1):
             return OK
-        is_question = size == SEGMENT_HEADER_SIZE + 1
-        if offset and not is_question and self._was_refused(exchange.peer, frame):
-            return OK  # another copy of its last piece: it would begin that content again
         part = self._open(exchange, frame, total)
         if part < 0:
             return E_CAPACITY
@@ -383,7 +386,7 @@ class LongBodies:
         have = core.store.spool.part_size(part_file)
         if offset > have or end <= have < total:
             # A piece that ends where our run ends is a copy; a single byte there is a question.
-            if end != have or is_question:
+            if end != have or size == SEGMENT_HEADER_SIZE + 1:
                 self._note_gap(exchange, part)
             return OK
         code = OK
@@ -396,16 +399,6 @@ class LongBodies:
             if code == OK:
                 self._complete(exchange, part_file, incoming)
         return code
-
-    def _was_refused(self, peer: int, frame: bytearray) -> bool:
-        """Return True if nothing of any content of the peer is here, and a part file that is free
-        was last that of this content: it was complete and refused, or the file was lost."""
-        if self.part(peer) >= 0:
-            return False
-        for incoming in self.incoming:
-            if incoming.peer < 0 and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE):
-                return True
-        return False
 
     def _begins(self, exchange: "Exchange", frame: bytearray, size: int) -> bool:
         """Check the group id in a first piece; False if the peer must not send to the group."""
