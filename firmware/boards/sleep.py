@@ -168,7 +168,8 @@ class Sleeper:
         device.box.state(now_ms, _DEEP_SLEEP)
         device.tally()  # count what was synchronized since the reading
         device.drain()
-        if core.store.barrier() != OK:
+        # Sleep loses what is not flushed, also of a long message that came in part.
+        if core.store.spool.flush() != OK or core.store.barrier() != OK:
             return
         device.tally()  # count the barrier, in a black box whose state is kept
         left_ms = device.left_ms(now_ms)

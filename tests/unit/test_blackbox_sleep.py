@@ -14,10 +14,10 @@ from drupelet.base.events import (
     STATE_IDLE,
     STATE_SEND,
 )
-from drupelet.base.limits import RTC_SIZE_MAX
+from drupelet.base.limits import PART_INCOMING, PARTS_MAX, RTC_SIZE_MAX
 from drupelet.telemetry.black_box import BlackBox
 from drupelet.telemetry.sleep import rest_into, wake_from
-from helpers import Draw, Member
+from helpers import Draw, Member, Network, frames, give
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
 COUNTERS = (COUNT_CREATED, COUNT_LOST, 64, 66, 159, 160, 191)
@@ -146,3 +146,17 @@ def test_what_the_start_takes_after_a_wake_belongs_to_the_sleep() -> None:
     clock.ms = 1 << 29  # more than a snapshot takes up
     sleeper.start(device)
     assert device.due_ms == clock.ms
+
+
+def test_what_a_wake_received_of_a_long_message_stays() -> None:
+    draw = Draw(1)
+    net = Network(draw, [Member(name, draw, pool=16) for name in "SR"], ["SR"])
+    assert net.members["S"].publish(bytes(3000))
+    give(net, "S", "R", frames(net, "S", "R")[:2])
+    receiver = net.members["R"]
+    box, rtc = BlackBox(DEVICE, 3, 2), RoomyRtc()
+    Sleeper(DEVICE, rtc, 1000, 200, None).rest(device_of(receiver, box, Clock()), 60_000)
+    receiver.files.power_cut()
+    receiver.start()
+    parts = range(PART_INCOMING, PART_INCOMING + PARTS_MAX)
+    assert max(receiver.store.spool.part_left(part) for part in parts) == 2 * (1024 - 13)

@@ -298,6 +298,108 @@ def test_pieces_that_are_none() -> None:
     assert b.log() == []
 
 
+def trio() -> tuple[Network, Member, bytes]:
+    """R with the peers A and B; the beginning of a content of their group."""
+    draw = Draw(9)
+    net = Network(draw, [Member(name, draw, pool=16) for name in "RAB"], ["RA", "RB"])
+    node = net.members["R"].node
+    return net, net.members["R"], bytes(node.core.members.group_ids[:32]) + bytes(8)
+
+
+def states(net: Network, here: str, there: str) -> list[tuple[bytes, int]]:
+    """Key and length of each SEGMENT STATE that leaves in the next epoch."""
+    net.now_ms += EPOCH_MS
+    return [
+        (frame[1:9], int.from_bytes(frame[9:], "big"))
+        for frame in frames(net, here, there)
+        if frame[0] == STATE
+    ]
+
+
+def test_a_question_takes_no_part_file_and_is_answered_behind_a_run() -> None:
+    net, receiver, head = trio()
+    first, other, last = b"first...", b"other...", b"last...."
+    for key in (first, other):
+        assert give(net, "A", "R", [segment(key, 100, 99, b"\0")]) == [0]
+    assert not any(part_owners(receiver.node)) and receiver.files.size("P2.PRT") < 0
+    # While another content is taken in, its length goes first.
+    assert (
+        give(net, "A", "R", [segment(last, 100, 0, head), segment(last, 100, 60, b"gap")])[0] == 0
+    )
+    assert states(net, "R", "A") == [(last, 40)]
+    assert give(net, "A", "R", [segment(last, 100, 40, bytes(60))]) == [0]
+    assert receiver.node.malformed == 1, "its id is not that of its content"
+    assert states(net, "R", "A") == [(first, 0)]
+    assert states(net, "R", "A") == []
+
+
+def test_only_a_question_calls_again_for_what_was_refused() -> None:
+    net, receiver, head = trio()
+    key = b"k" * 8
+    last = segment(key, 100, 40, bytes(60))
+    assert give(net, "A", "R", [segment(key, 100, 0, head), last, last]) == [0] * 3
+    assert receiver.node.malformed == 1 and states(net, "R", "A") == []
+    # What another peer sends is not what was refused, though it is the same content.
+    assert give(net, "B", "R", [last]) == [0] and states(net, "R", "B") == [(key, 0)]
+    assert give(net, "A", "R", [segment(key, 100, 99, b"\0"), last]) == [0, 0]
+    assert states(net, "R", "A") == [(key, 0)]
+    assert give(net, "A", "R", [last]) == [0] and states(net, "R", "A") == []
+
+
+def test_the_transfer_that_stands_still_the_longest_gives_way() -> None:
+    """B and C send a payload in 40 epochs, and A, which has the other part file, is gone."""
+    draw = Draw(9)
+    members = [Member(name, draw, pool=16) for name in "RABC"]
+    net = Network(draw, members, ["RA", "RB", "RC"], frame_size=64)
+    receiver = net.members["R"]
+    scratch = Member("X", draw)
+    scratch.boot()
+    numbers = iter(range(64))
+    for name in "ABC":
+        # By its key, A's content takes the second file, and B and C both look at the first one.
+        is_odd = name == "A"
+        number = next(n for n in numbers if publish(scratch, 9_999, n)[0] % 2 == is_odd)
+        publish(net.members[name], 9_999, number)
+    give(net, "A", "R", frames(net, "A", "R"))
+    for _ in range(12):
+        for name in "BC":
+            net.now_ms += 20 * EPOCH_MS
+            give(net, name, "R", frames(net, name, "R"))
+            give(net, "R", name, frames(net, "R", name))
+    assert len(receiver.log()) == 2
+
+
+def test_the_oldest_goes_though_its_peer_answers_seldom() -> None:
+    """The peer, with epochs of 12 of ours, takes in the oldest message only."""
+    draw = Draw(3)
+    sender, receiver = (Member(name, draw, pool=16, body_files_max=64) for name in "SR")
+    net = Network(draw, [sender, receiver], ["SR"])
+    receiver.links["S"] = receiver.node.link(
+        receiver.numbers["S"], PROFILE_BSP_1, CARRIER_SERIAL, 12 * EPOCH_MS, BATCH, 0
+    )
+    oldest = publish(sender, 6_000)
+    assert sender.publish(bytes(6_000))
+    receiver.node.core.pending.has_room = lambda _source: False
+    take_part = receiver.node.core.graph.take_part
+    receiver.node.core.graph.take_part = lambda group, source, id, part: (
+        take_part(group, source, id, part) if is_open and id[:8] == oldest[:8] else 0
+    )
+    is_open = False  # at first the receiver's log is full
+    for epoch in range(400):
+        net.now_ms += EPOCH_MS
+        is_open = epoch > 150
+        lost = epoch < 30
+        if not epoch % 12:
+            receiver.publish(b"reading", net.now_ms)
+        for here, there in ("SR", "RS"):
+            sent = frames(net, here, there)
+            give(net, here, there, [] if lost else sent)
+        sender.consume()
+        if oldest in receiver.log():
+            break
+    assert oldest in receiver.log()
+
+
 def test_a_state_beyond_the_end_begins_anew() -> None:
     net = pair()
     id = publish(net.members["A"], 3000)

@@ -349,7 +349,7 @@ class Exchange:
         """
         core = self.core
         store = core.store
-        part = core.long.free_part(self)
+        part = core.long.claim_part(core.id, 0, True)
         if part < 0:
             return REFUSED
         scratch = core.graph.ids

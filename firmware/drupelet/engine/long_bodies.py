@@ -8,7 +8,9 @@ The receiver keeps one contiguous run from the start. On a gap, or a piece that 
 answers with the length of its run (STATE), and the sender continues there, over whatever carrier
 comes next. The receiver assembles one content of a peer at a time, and both ends stay with it
 until it is complete. On a line that loses pieces, the sender sends few of them and then asks how
-far the receiver is, by repeating the last byte. The id is computed from what is read back from
+far the receiver is, by repeating the last byte. A question about a content of which nothing is
+here takes no part file: its answer waits until the peer's present run, if there is one, has ended.
+The id is computed from what is read back from
 flash, so one pass verifies both the transfer and the flash. The id of an MVDS message does not
 cover its parents, so a part of an MVDS content is discarded at a reboot.
 """
@@ -56,6 +58,9 @@ _REPEATED = const(4)  # 1: the next piece was sent once already
 _CAUTION = const(5)  # how often the room is halved; 0 while nothing is lost
 _TRIES = const(6)  # how often the peer was asked without progress
 _TURN_SIZE = const(7)
+_ASKED_SIZE = const(9)  # of a row: key, and 1 while a STATE is due
+
+assert _ASKED_SIZE == ID_PREFIX_SIZE + 1
 
 
 class Incoming:
@@ -82,11 +87,16 @@ class LongBodies:
     def __init__(self, core: "Core", parts_max: int) -> None:
         self._core = core
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
-        self._turns = [0] * (_TURN_SIZE * core.members.peers_max)
+        peers_max = core.members.peers_max
+        self._turns = [0] * (_TURN_SIZE * peers_max)
+        # By peer: the key of a content that it asked about and of which nothing is here, and
+        # whether a STATE that says so is due.
+        self._asked = bytearray(_ASKED_SIZE * peers_max)
 
     def forget_peer(self, peer: int) -> None:
         """Forget the transfers to and from a peer (row) that was removed."""
         self._end_turn(peer)
+        self._asked[peer * _ASKED_SIZE + ID_PREFIX_SIZE] = 0
         part = self.part(peer)
         if part >= 0:
             self.incoming[part].peer = -1
@@ -184,10 +194,7 @@ class LongBodies:
             exchange.long_offset = 0
 
     def _stay(self, exchange: "Exchange", at: int) -> None:
-        """Stay with the current transfer, over whatever link: the peer takes in one at a time.
-
-        Another message goes only if this one may not go over this link.
-        """
+        """Stay with the current transfer, over whatever link: the peer takes in one at a time."""
         turns = self._turns
         outbox = exchange.outbox
         row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
@@ -196,11 +203,8 @@ class LongBodies:
                 turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
                 turns[at + _ROOM] = 0
             self._end_turn(exchange.peer)
-            return
-        selected = exchange.long_handle
-        exchange.long_handle = turns[at + _HANDLE]
-        if exchange.pace.row_wait(row) <= 0 and not exchange.message_due(row):
-            exchange.long_handle = selected
+        elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
+            exchange.long_handle = turns[at + _HANDLE]
 
     def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
         """Begin the transfer of the message in a row, unless it is the current one."""
@@ -232,7 +236,7 @@ class LongBodies:
             if end < total or not turns[at + _ROOM]:
                 return
         turns[at + _TRIES] += 1
-        if not asks or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
+        if not asks or not caution or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
             self._end_turn(exchange.peer)
             exchange.note_sent(row)
             self.end(exchange)
@@ -258,14 +262,14 @@ class LongBodies:
         store = self._core.store
         if store.load(outbox.handles[row]) != OK or have >= CONTENT_HEADER_SIZE + store.size:
             have = 0
-        if exchange.visits:
-            exchange.long_offset = have
         outbox.step(row, GOT_REQUEST)  # it requests the rest
         exchange.attention = True
         if self._note_state(exchange.peer, outbox.handles[row], have):
             # At present the peer takes in this message only.
             outbox.make_due(row)
             exchange.long_handle = outbox.handles[row]
+            if exchange.visits:
+                exchange.long_offset = have
         return OK
 
     def _note_state(self, peer: int, handle: int, have: int) -> bool:
@@ -306,23 +310,36 @@ class LongBodies:
                 return part
         return -1
 
-    def free_part(self, exchange: "Exchange") -> int:
-        """Return the number of a part file that is free or may be evicted; -1: there is none."""
-        for part in range(len(self.incoming)):
-            incoming = self.incoming[part]
-            if incoming.peer < 0 or self._may_evict(exchange, part):
-                incoming.peer = -1
-                return PART_INCOMING + part
-        return -1
+    def claim_part(self, key: bytearray, at: int, evict: bool) -> int:
+        """Return the number of a part file for a content with the 8-byte key at `at`; -1: none.
 
-    def _may_evict(self, exchange: "Exchange", part: int) -> bool:
-        """Return True if a part is empty, made no progress, or its content came another way."""
+        One that is free, or with `evict` the one whose transfer stands still the longest. The
+        search begins by key, so that after a reboot a content finds its file again.
+        """
+        count = len(self.incoming)
+        stillest = -1
+        longest_ms = -1
+        for step in range(count):
+            part = (key[at] + step) % count
+            incoming = self.incoming[part]
+            if incoming.peer < 0:
+                return PART_INCOMING + part
+            idle_ms = elapsed_ms(self._core.now_ms, incoming.grew_ms)
+            if evict and idle_ms > longest_ms and self._may_evict(part):
+                stillest = part
+                longest_ms = idle_ms
+        if stillest < 0:
+            return -1
+        self.incoming[stillest].peer = -1
+        return PART_INCOMING + stillest
+
+    def _may_evict(self, part: int) -> bool:
+        """Return True if a part made no progress, or its content came another way."""
         core = self._core
         incoming = self.incoming[part]
-        if not core.store.spool.part_size(PART_INCOMING + part):
-            return True
         idle_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
-        if idle_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
+        epoch_ms = core.clocks.epoch_ms(incoming.peer)
+        if idle_ms >> _STILL_SHIFT >= min(epoch_ms, 1 << 25):
             return True
         return core.store.find(incoming.key, 0, ID_PREFIX_SIZE) > 0
 
@@ -330,9 +347,11 @@ class LongBodies:
         """Write a SEGMENT STATE if one is due to the peer; return its size, or 0."""
         core = self._core
         part = self.part(exchange.peer)
-        if part < 0 or not self.incoming[part].gap:
-            return 0
+        if part < 0:
+            return self._answer_into(exchange.peer, frame)
         incoming = self.incoming[part]
+        if not incoming.gap:
+            return 0
         gap = incoming.gap
         # On a line that lost a STATE before, send it twice.
         incoming.gap_sends += 1
@@ -346,6 +365,36 @@ class LongBodies:
         copy(frame, 1, incoming.key, 0, ID_PREFIX_SIZE)
         put_u16(frame, 9, gap - 1)
         return _STATE_SIZE
+
+    def _answer_into(self, peer: int, frame: bytearray) -> int:
+        """Write the STATE of a content that the peer asked about and of which nothing is here."""
+        at = peer * _ASKED_SIZE
+        if not self._asked[at + ID_PREFIX_SIZE]:
+            return 0
+        self._asked[at + ID_PREFIX_SIZE] = 0
+        frame[0] = KIND_STATE
+        copy(frame, 1, self._asked, at, ID_PREFIX_SIZE)
+        put_u16(frame, 9, 0)
+        return _STATE_SIZE
+
+    def _note_asked(self, peer: int, frame: bytearray, is_question: bool) -> None:
+        """A piece behind the start of a content of which nothing is here: make a STATE due.
+
+        What the peer asked about first is answered first: it asks about the others again. Of the
+        content that was answered or complete last, only a question asks again: other pieces are
+        copies, or were on their way.
+        """
+        at = peer * _ASKED_SIZE
+        is_same = equal(self._asked, at, frame, 1, ID_PREFIX_SIZE)
+        if not self._asked[at + ID_PREFIX_SIZE] and (is_question or not is_same):
+            copy(self._asked, at, frame, 1, ID_PREFIX_SIZE)
+            self._asked[at + ID_PREFIX_SIZE] = 1
+
+    def _note_ended(self, peer: int, frame: bytearray) -> None:
+        """A content is complete or lost: other copies of its pieces ask for nothing."""
+        at = peer * _ASKED_SIZE
+        if not self._asked[at + ID_PREFIX_SIZE]:
+            copy(self._asked, at, frame, 1, ID_PREFIX_SIZE)
 
     def _note_gap(self, exchange: "Exchange", part: int) -> None:
         """The peer does not know how long our run is: make a STATE due, at most once per epoch.
@@ -374,9 +423,9 @@ class LongBodies:
             return OK
         if exchange.reack_by_key(frame, 1):
             return OK
-        part = self._open(exchange, frame, total)
+        part = self._open(exchange, frame, size)
         if part < 0:
-            return E_CAPACITY
+            return OK if offset else E_CAPACITY
         incoming = self.incoming[part]
         if offset:
             core.is_telemetry = incoming.is_box
@@ -396,6 +445,7 @@ class LongBodies:
             incoming.grew_ms = core.now_ms
         if code != OK or max(end, have) >= total:  # it may be complete since before a reboot
             incoming.peer = -1
+            self._note_ended(exchange.peer, frame)
             if code == OK:
                 self._complete(exchange, part_file, incoming)
         return code
@@ -411,40 +461,60 @@ class LongBodies:
         self._core.is_telemetry = self._core.is_box(group)
         return True
 
-    def _open(self, exchange: "Exchange", frame: bytearray, total: int) -> int:
-        """Return the part for a content, opening its file if need be; -1 if none is available."""
-        core = self._core
+    def _open(self, exchange: "Exchange", frame: bytearray, size: int) -> int:
+        """Return the part of the content of a piece, opening its file if need be; -1: none.
+
+        A piece behind the start of a content of which nothing is here opens none: a STATE tells
+        the peer so.
+        """
         peer = exchange.peer
         part = self.part(peer)
-        if part < 0:
-            # By content id, so that after a reboot a content finds its file again.
-            count = len(self.incoming)
-            part = frame[1] % count
-            for _ in range(count):
-                if self.incoming[part].peer < 0:
-                    break
-                part = (part + 1) % count
-        incoming = self.incoming[part]
-        is_same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
-        if incoming.peer == peer and is_same:
-            return part
-        if incoming.peer >= 0 and not self._may_evict(exchange, part):
-            if incoming.peer == peer:
+        if part >= 0:
+            incoming = self.incoming[part]
+            is_same = incoming.size == get_u16(frame, 9)
+            if is_same and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE):
+                return part
+            if self._may_evict(part):
+                incoming.peer = part = -1
+            else:
                 self._note_gap(exchange, part)
+        offset = get_u16(frame, 11)
+        part = self._begin(exchange, frame, offset) if part < 0 else -1
+        if part < 0 and offset:
+            self._note_asked(peer, frame, size == SEGMENT_HEADER_SIZE + 1)
+        return part
+
+    def _begin(self, exchange: "Exchange", frame: bytearray, offset: int) -> int:
+        """Return a part for a content that is not being assembled; -1: none.
+
+        A piece behind the start continues a file that a reboot left: only a part that was not used
+        since the boot has one.
+        """
+        core = self._core
+        spool = core.store.spool
+        part_file = self.claim_part(frame, 1, not offset)
+        if part_file < 0:
             return -1
-        incoming.peer = peer
+        incoming = self.incoming[part_file - PART_INCOMING]
+        is_mvds = exchange.family == FAMILY_MVDS
+        if offset and (is_mvds or incoming.size):
+            return -1
+        if is_mvds:
+            # The id does not cover parents, so it would not show what a power cut tore there.
+            spool.part_drop(part_file)
+        incoming.size = get_u16(frame, 9)
+        have = spool.part_open(part_file, frame, 1, incoming.size)
+        if offset and not have:
+            spool.part_drop(part_file)
+            return -1
+        if have < 0:
+            return -1
+        incoming.peer = exchange.peer
         incoming.grew_ms = core.now_ms
         copy(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
-        incoming.size = total
         incoming.stated = incoming.gap = 0
         incoming.is_box = False
-        if exchange.family == FAMILY_MVDS:
-            # The id does not cover parents, so it would not show what a power cut tore there.
-            core.store.spool.part_drop(PART_INCOMING + part)
-        if core.store.spool.part_open(PART_INCOMING + part, frame, 1, total) < 0:
-            incoming.peer = -1
-            return -1
-        return part
+        return part_file - PART_INCOMING
 
     def _complete(self, exchange: "Exchange", part_file: int, incoming: "Incoming") -> None:
         """Verify a complete content, take it in, and free its part file."""

@@ -17,6 +17,7 @@ from drupelet.base.limits import (
     ID_SIZE,
     PART_BOX,
     PART_FLUSH_SIZE,
+    PART_INCOMING,
     PARTS_MAX,
 )
 from drupelet.base.memory import copy, crc32_into, equal, put_u16_le
@@ -103,6 +104,14 @@ class Spool:
         if self._fds[part] < 0:
             return 0
         return self._files.read_into(self._fds[part], PART_HEAD_SIZE + offset, buf, at, size)
+
+    def flush(self) -> int:
+        """Make durable what came into open parts, which only go on growing; OK or a code."""
+        code = OK
+        for part in range(PART_INCOMING, len(self._fds)):
+            if self._fds[part] >= 0:
+                code = self._flush(part) or code
+        return code
 
     def part_drop(self, part: int) -> int:
         """Remove a part, open or not; OK if there is none, or a code."""

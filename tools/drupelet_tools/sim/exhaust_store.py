@@ -99,6 +99,10 @@ class LedgerStore:
         """It is let go."""
         return OK
 
+    def flush(self) -> int:
+        """There is none."""
+        return OK
+
     def part_drop(self, part: int) -> int:  # noqa: ARG002 - the port's shape
         """There are no parts but what would be a descriptor."""
         return OK
