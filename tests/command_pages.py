@@ -17,7 +17,8 @@ def unknown_options(words: list[str], texts: dict[str, str]) -> set[str]:
 
     Raises KeyError if there is no such command.
     """
-    name = " ".join(words[:2]) if " ".join(words[:2]) in texts else words[0]
+    names = [" ".join(words[:count]) for count in (3, 2, 1)]
+    name = next((name for name in names if name in texts), words[0])
     options = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", texts[name]))
     if name == "flash" and len(words) > 1:  # `flash TARGET` is `flash device TARGET`
         options |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts["flash device"]))

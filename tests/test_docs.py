@@ -480,6 +480,19 @@ def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
     assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
 
 
+# cli.md is made from the help.
+PAGES_OF_COMMANDS = sorted(
+    str(page.relative_to(ROOT))
+    for page in (ROOT / "docs").rglob("*.md")
+    if page.name != "cli.md" and "drupelet " in page.read_text("utf-8")
+)
+
+
+def test_the_pages_show_commands() -> None:
+    shown = {page: len(list(shown_commands(ROOT / page))) for page in PAGES_OF_COMMANDS}
+    assert shown["docs/tutorial.md"] > 5 and shown["docs/field-guide.md"] > 20
+
+
 def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     """Each line of a page's code that calls `drupelet`, with its number, as words."""
     is_code = False
@@ -487,14 +500,16 @@ def shown_commands(page: Path) -> Iterator[tuple[int, list[str]]]:
         is_code ^= line.startswith("```")
         command = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?drupelet ([a-z-]+(?: .*)?)$", line)
         if command and (is_code or line.startswith("    ")):
-            yield number, shlex.split(command[1].split(" > ")[0], comments=True)
+            text = command[1].split(" > ")[0].rstrip("\\")
+            try:
+                yield number, shlex.split(text, comments=True)
+            except ValueError:  # a text over several lines begins here
+                yield number, text.split()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/boards.md", "docs/field-guide.md"])
+@pytest.mark.parametrize("page", ["README.md", *PAGES_OF_COMMANDS])
 def test_commands_that_a_page_shows_have_their_options(page: str) -> None:
     texts = help_texts()
-    shown = list(shown_commands(ROOT / page))
-    assert len(shown) > 5
-    for number, words in shown:
+    for number, words in shown_commands(ROOT / page):
         unknown = unknown_options(words, texts)
         assert not unknown, f"{page}:{number}: {words[0]} has no {unknown}"

@@ -67,7 +67,10 @@ class Broker:
         answer = self._answer()
         if not answer.startswith("port "):
             self.stop()
-            raise BrokerError(f"the embedded MQTT broker did not start: {answer or 'no answer'}")
+            raise BrokerError(
+                f"the embedded MQTT broker did not start on port {self.port}:"
+                f" {answer or 'no answer'}; choose another one"
+            )
         self.port = int(answer.split()[1])
         return self.url
 

@@ -45,3 +45,4 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == "" and done.stderr.count("\n") == 1 and str(port) in done.stderr
+    assert "choose another one" in done.stderr

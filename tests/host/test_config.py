@@ -77,6 +77,7 @@ def test_a_home_is_not_replaced(tmp_path: Path) -> None:
         ("", "name: missing"),
         ("name = 5", "name: must be a text"),
         ("nonsense", "not valid TOML"),
+        ("epoch_ms = " + "9" * 5_000, "not valid TOML"),
         ("\xff", "not valid TOML"),
         (GOOD.replace('"0a0b0c0d"', '"xyz"'), "id: must be 8 hex digits"),
         (GOOD.replace('"host"', '"a b"'), "name: use 1 to 32 letters"),

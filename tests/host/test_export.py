@@ -303,6 +303,8 @@ def test_filters_names_and_standard_output(tmp_path: Path) -> None:
         (["mqtt://127.0.0.1"], 1, "mqtt://127.0.0.1"),
         (["s3://bucket/x.csv"], 2, "only files and folders of this machine"),
         (["--prometheus", "nowhere/x.prom"], 4, "cannot be written (No such file"),
+        (["out.csv", "--measurement", ""], 2, "must not be empty"),
+        (["out.csv", "--login-file", "login"], 2, "is for the http:// of an InfluxDB"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -315,6 +317,21 @@ def test_mistakes_are_one_line(
     assert done.returncode == code and reason in said and "Traceback" not in said, done
     assert code == 2 or len(done.stderr.splitlines()) == 1
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("to", ["-", "out.csv"])
+def test_a_damaged_store_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    exported.fill(tmp_path / "gate", [b"%d" % n * 500 for n in range(200)])
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / "gate" / "store.db"
+    with store.open("r+b") as file:
+        file.seek(8_192)
+        file.write(random.Random(1).randbytes(20_000))
+    done = run(tmp_path / "gate", to, "--format", "csv")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1, done
+    assert f"{store}: it is damaged; move it away or restore a copy" in done.stderr
 
 
 def test_what_was_exported_does_not_come_again_after_the_store_was_put_back(

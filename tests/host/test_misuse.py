@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from drupelet.base.limits import SEAL_JUMP
@@ -19,7 +20,7 @@ from drupelet_host.agent.carrier_lines import CARRIERS, Line
 from drupelet_host.agent.loop import Agent, visit_alone
 from drupelet_host.agent.stick_visit import StickError
 from drupelet_host.base.output import Output
-from drupelet_host.cli import app, exit_codes
+from drupelet_host.cli import app, command_tree, exit_codes
 from drupelet_host.cli.common import id_of
 from drupelet_host.home import config
 from drupelet_host.home.config import ConfigError, Peer
@@ -84,6 +85,26 @@ def test_an_empty_path_is_not_the_folder_one_stands_in(words: list[str]) -> None
     done = CliRunner().invoke(app.app, words)
     assert done.exit_code == 2
     assert "is empty; name a folder" in done.output
+
+
+def test_nan_is_within_no_bounds() -> None:
+    app.load_commands()
+    floats = [
+        (words, option.opts)
+        for words, command, context in command_tree.walk(app.app)
+        for option in command.params
+        if "Float" in type(option.type).__name__ and refuses_no_nan(option, context)
+    ]
+    assert not floats
+
+
+def refuses_no_nan(option: Any, context: Any) -> bool:
+    context.resilient_parsing = False
+    try:
+        option.process_value(context, "nan")
+    except typer.BadParameter:
+        return False
+    return True
 
 
 def test_bytes_that_are_no_text(make_home: MakeHome, tmp_path: Path) -> None:

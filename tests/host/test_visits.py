@@ -217,6 +217,9 @@ def test_a_place_that_cannot_be_looked_at_is_not_there(
     (usb / "DRUPELET").mkdir(exist_ok=True)
     said = agent.visit(usb / "DRUPELET")["error"]
     assert "DRUPELET: name the stick, which is the folder that DRUPELET is in" in said
+    ours = usb / "DRUPELET" / agent.config.id.hex().upper()
+    ours.mkdir(exist_ok=True)
+    assert "name the stick" in agent.visit(ours)["error"] and not list(ours.glob("DRUPELET"))
 
 
 def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(

@@ -108,7 +108,7 @@ def visit(
     stick = Stick(str(path), member.config.id)
     if not stick.present():
         raise StickError(f"{path}: no stick there; plug it in, or check where it is mounted")
-    if path.name == FOLDER:
+    if FOLDER in path.absolute().parts:
         raise StickError(f"{path}: name the stick, which is the folder that {FOLDER} is in")
     if link := _link(path):
         raise StickError(f"{link}: is a link and leads off the stick; remove it")

@@ -38,6 +38,7 @@ from drupelet_host.cli.common import (
     AsJson,
     Home,
     ask_agent,
+    finite,
     home_of,
     id_of,
     path,
@@ -159,7 +160,13 @@ def agent(
     ] = "",
     handle_time_s: Annotated[
         float,
-        typer.Option("--exec-timeout", min=0.1, max=86_400, help="Seconds that it may take."),
+        typer.Option(
+            "--exec-timeout",
+            min=0.1,
+            max=86_400,
+            callback=finite,
+            help="Seconds that it may take.",
+        ),
     ] = 60.0,
     verbose: Annotated[
         int,

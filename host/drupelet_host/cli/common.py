@@ -1,5 +1,6 @@
 """What the commands share: which home, JSON or not, asking the agent, tables."""
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -54,6 +55,13 @@ def text_path(text: str) -> Path:
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise typer.BadParameter(f"{toml_table.shown(text)}: must be text in UTF-8; rename it")
     return path(text)
+
+
+def finite(value: float | None) -> float | None:
+    """A number from the command line; `nan` is within all bounds that an option has."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number")
+    return value
 
 
 def _tag_size(value: int) -> int:

@@ -12,6 +12,7 @@ import typer
 
 from drupelet_host.base import output
 from drupelet_host.cli.common import AsJson, Home, home_of, path
+from drupelet_host.cli.store_reading import store_reading
 from drupelet_host.home import config, private_files
 
 if TYPE_CHECKING:
@@ -129,6 +130,10 @@ def export(
         raise typer.BadParameter(
             "name a FILE or URL, or --prometheus FILE, or --metrics-port PORT"
         )
+    if not measurement:
+        raise typer.BadParameter("must not be empty", param_hint="--measurement")
+    if login_file is not None and not to.startswith(("http:", "https:")):
+        raise typer.BadParameter("is for the http:// of an InfluxDB", param_hint="--login-file")
     if form and form not in _FORMATS:
         raise typer.BadParameter(f"must be one of {', '.join(_FORMATS)}", param_hint="--format")
     folder = home_of(home)
@@ -179,7 +184,7 @@ def _to_screen(settings: _Settings) -> Callable[[], None]:
     def step() -> None:
         nonlocal last
         view = LogView(settings.home)
-        with closing(view):
+        with closing(view), store_reading(view.config.store_path):
             view.check_identity()
             for entry in view.entries(settings.group, last):
                 last = entry.handle

@@ -232,7 +232,7 @@ def _edit(home: Path, change: Callable[[tomlkit.TOMLDocument], None], expected: 
         change(document)
         text = tomlkit.dumps(document)
         parsed = parse(home, toml_table.Table(path, "", tomllib.loads(text)))
-    except (TOMLKitError, tomllib.TOMLDecodeError):
+    except (TOMLKitError, ValueError):
         parsed = None
     if parsed != expected:
         raise ConfigError(f"{path}: cannot be changed by the command; edit it and restart")

@@ -59,7 +59,7 @@ def load(home: Path) -> Config:
         raise ConfigError(f"{path}: longer than {CONFIG_SIZE_MAX} bytes; is this the right file?")
     try:
         values = tomllib.loads(text.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise ConfigError(f"{path}: not valid TOML ({error}); mend that line") from error
     return parse(home, Table(path, "", values))
 

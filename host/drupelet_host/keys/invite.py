@@ -405,17 +405,17 @@ def read_file(path: Path) -> str:
             os.close(fd)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read ({error.strerror})") from None
-    return _decoded(content)
+    return _decoded(str(path), content)
 
 
 def read_typed() -> str:
     """What is typed or piped in, to its end."""
-    return _decoded(sys.stdin.buffer.read(_TEXT_SIZE_MAX + 1))
+    return _decoded("standard input", sys.stdin.buffer.read(_TEXT_SIZE_MAX + 1))
 
 
-def _decoded(content: bytes) -> str:
+def _decoded(where: str, content: bytes) -> str:
     if len(content) > _TEXT_SIZE_MAX or not content.isascii():
-        raise InvitationError("is no invitation and no reply, or damaged; copy it again")
+        raise InvitationError(f"{where}: is no invitation and no reply, or damaged; copy it again")
     return content.decode()
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from drupelet_host.cli import extras
-from drupelet_host.cli.common import path
+from drupelet_host.cli.common import finite, path
 from drupelet_host.home.config import PEERS_CONFIGURED_MAX
 from drupelet_tools.bench.columns import (
     AGENT,
@@ -263,7 +263,9 @@ def agent(
         ),
     ] = None,
     messages: Annotated[int, typer.Option(min=2, max=100_000, help="Of each work.")] = 10_000,
-    idle_minutes: Annotated[float, typer.Option(min=0.01, help="Of the work idle.")] = 10.0,
+    idle_minutes: Annotated[
+        float, typer.Option(min=0.01, callback=finite, help="Of the work idle.")
+    ] = 10.0,
     devices: Annotated[int, typer.Option(min=1, max=10_000, help="Of the work load.")] = 1000,
     per_home: Annotated[
         int,
@@ -274,11 +276,14 @@ def agent(
     per_second: Annotated[
         float,
         typer.Option(
-            min=0.1, help="Messages that all devices publish together, of the work load."
+            min=0.1,
+            callback=finite,
+            help="Messages that all devices publish together, of the work load.",
         ),
     ] = 100.0,
     load_minutes: Annotated[
-        float, typer.Option(min=0.01, help="How long they publish, of the work load.")
+        float,
+        typer.Option(min=0.01, callback=finite, help="How long they publish, of the work load."),
     ] = 10.0,
     restarts: Annotated[
         int,

@@ -5,9 +5,14 @@ from typing import Annotated
 
 import typer
 
+from drupelet_host.cli.common import finite
+
 
 def broker(
-    minutes: Annotated[float, typer.Option(help="How long the broker comes and goes.")] = 5.0,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.01, callback=finite, help="How long the broker comes and goes."),
+    ] = 5.0,
     seed: Annotated[int, typer.Option(help="Draws when it goes, and for how long.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -1,10 +1,11 @@
 """`drupelet sim channel`: a channel of many participants, seldom online, as a line or as JSON."""
 
 import json
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from drupelet_host.cli.common import finite
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.channels import Plan, Result
@@ -13,13 +14,6 @@ _MINUTE_MS = 60_000
 # Up to 64 messages wait for others and 16 are under way, all in the table: less has no room for
 # a log beside them.
 KEPT_MIN = 128
-
-
-def finite(value: float) -> float:
-    """A number from the command line; `nan` is within all bounds that an option has."""
-    if math.isnan(value):
-        raise typer.BadParameter("nan is no number")
-    return value
 
 
 def _kept(count: int) -> int:

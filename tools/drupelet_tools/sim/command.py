@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drupelet_host.cli.common import finite
 from drupelet_tools.sim import EACH, KINDS, SOAK_KINDS
-from drupelet_tools.sim.channel_command import finite
 from drupelet_tools.sim.channel_command import register as register_channel
 from drupelet_tools.sim.exhaust_command import register as register_exhaust
 from drupelet_tools.sim.fleet_command import register as register_fleet

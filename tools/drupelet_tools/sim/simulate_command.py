@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from drupelet.base.errors import DrupeletError
-from drupelet_host.cli.common import path
+from drupelet_host.cli.common import finite, path
 from drupelet_host.home.board_settings import check_modes
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ Seed = Annotated[int, typer.Option(min=0, help="What the sensors show, and what 
 Period = Annotated[
     float | None,
     typer.Option(
-        min=1, max=86_400, show_default=False,
+        min=1, max=86_400, callback=finite, show_default=False,
         help="Seconds between readings, instead of the configuration's.",
     ),
 ]  # fmt: skip

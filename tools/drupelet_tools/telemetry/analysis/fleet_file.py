@@ -97,7 +97,7 @@ def parse_plan(text: str, where: str, folder: Path = Path()) -> FleetPlan:
     """Parse the text of a fleet file; battery files in it lie relative to `folder`."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as broken:
+    except ValueError as broken:  # also a number of thousands of digits
         raise TelemetryError(f"{where}: not TOML: {broken}") from None
     unknown = set(table) - {"default", "device"}
     if unknown:

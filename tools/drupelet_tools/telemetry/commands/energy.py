@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drupelet_host.cli.common import path
+from drupelet_host.cli.common import finite, path
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.commands.command_line import JsonFlag, one_line
 
@@ -129,7 +129,10 @@ def plan_(
         typer.Option("--solar", help="What a panel puts into the battery on a day, like 200mAh."),
     ] = None,
     temperature: Annotated[
-        float, typer.Option("--temperature", min=-60, max=100, help="Of the battery, C.")
+        float,
+        typer.Option(
+            "--temperature", min=-60, max=100, callback=finite, help="Of the battery, C."
+        ),
     ] = 21.0,
     rated: Annotated[
         str | None, typer.Option("--rated", help="Of one cell, like 2600mAh; else the table's.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet_host.cli.common import path
+from drupelet_host.cli.common import finite, path
 from drupelet_tools.telemetry.base.errors import TelemetryError
 from drupelet_tools.telemetry.commands.command_line import (
     BatteryOption,
@@ -68,7 +68,11 @@ def report(
     days: Annotated[
         float | None,
         typer.Option(
-            "--days", min=0.01, max=3660, help="Compare the last days with as many before."
+            "--days",
+            min=0.01,
+            max=3660,
+            callback=finite,
+            help="Compare the last days with as many before.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
