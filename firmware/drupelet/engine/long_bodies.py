@@ -10,9 +10,9 @@ comes next. The receiver assembles one content of a peer at a time, and both end
 until it is complete. On a line that loses pieces, the sender sends few of them and then asks how
 far the receiver is, by repeating the last byte. A question about a content of which nothing is
 here takes no part file: its answer waits until the peer's present run, if there is one, has ended.
-The id is computed from what is read back from
-flash, so one pass verifies both the transfer and the flash. The id of an MVDS message does not
-cover its parents, so a part of an MVDS content is discarded at a reboot.
+The id is computed from what is read back from flash, so one pass verifies both the transfer and
+the flash. The id of an MVDS message does not cover its parents, so a part of an MVDS content is
+discarded at a reboot.
 """
 
 from drupelet.base.compat import const
@@ -58,19 +58,19 @@ _REPEATED = const(4)  # 1: the next piece was sent once already
 _CAUTION = const(5)  # how often the room is halved; 0 while nothing is lost
 _TRIES = const(6)  # how often the peer was asked without progress
 _TURN_SIZE = const(7)
-_ASKED_SIZE = const(9)  # of a row: key, and 1 while a STATE is due
+_ASKED_SIZE = const(9)  # key, and 1 while a STATE is due
 
 assert _ASKED_SIZE == ID_PREFIX_SIZE + 1
 
 
 class Incoming:
-    """The content that is being assembled in one part file. Replaced defaults take RAM, but so
-    does opening the file."""
+    """The content that is being assembled in one part file. Its fields are class attributes: an
+    instance takes RAM for them once they are set."""
 
     peer = -1  # the row of the peer that sends it; -1: the file is free
     size = 0  # of the whole content
     grew_ms = 0  # when it last grew
-    # A STATE is due: the size + 1 when the sender seemed not to know it; 0: none is due.
+    # The length of the run + 1 for which a STATE is due; 0: none is due.
     gap = 0
     gap_sends = 0  # how often that STATE was sent
     stated = 0  # the size + 1 in the last STATE; 0: none was sent
@@ -89,8 +89,8 @@ class LongBodies:
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
         peers_max = core.members.peers_max
         self._turns = [0] * (_TURN_SIZE * peers_max)
-        # By peer: the key of a content that it asked about and of which nothing is here, and
-        # whether a STATE that says so is due.
+        # By peer: the key of a content of which nothing is here, and 1 while a STATE that says so
+        # is due. After that it is the content that was answered, complete or lost last.
         self._asked = bytearray(_ASKED_SIZE * peers_max)
 
     def forget_peer(self, peer: int) -> None:
