@@ -83,6 +83,21 @@ def test_a_wiped_agent_recovers_from_the_store_of_another(
     wait_for(lambda: len(s.log()) == 10, "both, by the feed")
 
 
+def test_who_serves_says_that_nobody_can_ask(make_home: MakeHome, broker: Broker) -> None:
+    """Its own log goes to its own store all the same."""
+    place = broker.start() + "/log"
+    broker.stop()
+    s = make_home("s", S)
+    with_place(s, place, serve=True)
+    s.start()
+    s.put("s 0")
+    wait_for(lambda: s.events("feed"), "word of the broker")
+    reason = s.events("feed")[0]["reason"]
+    assert reason.startswith(place) and "nobody listens there" in reason
+    wait_for(lambda: pushed(s) == 1, "its own feed")
+    assert s.status()["feed"]["reason"] == reason
+
+
 def make(folder: Path, name: str, number: int, feed: FeedSettings) -> Config:
     peer = Peer("other", b"oooo", "mqtt://elsewhere:1883/p")
     settings = Config(folder / name, name, number.to_bytes(4), "orchard", 50, None, (peer,))

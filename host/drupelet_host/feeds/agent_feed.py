@@ -43,7 +43,8 @@ class AgentFeed:
         self._on_delivered = on_delivered
         self._period_ms = self._pause_ms = settings.period_ms
         self._on_trouble = on_trouble
-        self._trouble = ""
+        self._refused = ""  # why the last upload failed
+        self._trouble = ""  # what was told last
         self._announced: Feed | None = None
         self._pushed = -1  # handle of the newest message when it was last uploaded
         # The first look is at once: our own log may have been lost.
@@ -65,6 +66,7 @@ class AgentFeed:
         """Upload and look, where it is time."""
         if self._watch is not None:
             self.pulled += self._watch.turn(now_ms)
+        self._say(self._refused or self.places.trouble())
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
         if host_api.newest(self._member.node) == self._pushed:
@@ -73,12 +75,12 @@ class AgentFeed:
         try:
             self._push()
         except DrupeletError as error:
-            self._say(str(error))
+            self._refused = str(error)
             if self._log is not None and not self._place.startswith(FOLDER_PLACE):
                 self._pause()
             return
         self._pause_ms = self._period_ms
-        self._say("")
+        self._refused = ""
 
     def distrust(self) -> None:
         """Somebody is no peer any more, or not trusted: look at once who may read what."""

@@ -67,6 +67,7 @@ class Places:
         self._stores: dict[tuple[str, bytes], RemoteStore] = {}
         self._tries = 0
         self._service: MqttService | None = None
+        self._client: MqttClient | None = None  # the connection of the service
         self._mail: MailServer | None = None
         self.access = b""  # of the store that our feed is in
         self._helpers: Helpers | None = None  # of who serves
@@ -84,8 +85,8 @@ class Places:
         store = SqliteRemoteStore(member.store.connection, settle=member.commit)
         self._stores[self._place, self.access] = store
         service = StoreService(store, self.access[_ID_SIZE:], member.commit, self._helpers)
-        client = self._brokers.client(url)
-        self._service = MqttService(client, url.path, self.access[:_ID_SIZE], service)
+        self._client = self._brokers.client(url)
+        self._service = MqttService(self._client, url.path, self.access[:_ID_SIZE], service)
 
     def renew(self) -> bool:
         """Serve under another id and key if ours were made anew; whether they were."""
@@ -100,6 +101,11 @@ class Places:
     def serve(self) -> bool:
         """Answer who asks our store; True when more may wait."""
         return self._service is not None and self._service.turn() > 0
+
+    def trouble(self) -> str:
+        """Why nobody can ask the store that we serve, with the remedy; '' if they can."""
+        trouble = self._client.trouble if self._client is not None else ""
+        return trouble and f"{self._place}: {trouble}"
 
     def poll_object(self) -> object | None:
         """What to wait on for calls."""
@@ -163,7 +169,7 @@ class Places:
             return None
         if url.scheme != "mqtt" or _broker(url) not in self._named(self._member.config):
             return None
-        self._stores[place, access] = self._client(url, access)
+        self._stores[place, access] = self._remote(url, access)
         return self._stores[place, access]
 
     def mailbox(self, place: str, access: bytes) -> Mailbox | None:
@@ -186,7 +192,7 @@ class Places:
         urls.append(self._place)
         return {_broker(parse_url(url)) for url in urls if carrier_of(url) == "mqtt"}
 
-    def _client(self, url: Url, access: bytes) -> RemoteStore:
+    def _remote(self, url: Url, access: bytes) -> RemoteStore:
         client = self._brokers.client(url)
         exchange = exchange_over(client, access[:_ID_SIZE], self._own_id, self._idle)
 
