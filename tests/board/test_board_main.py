@@ -161,16 +161,19 @@ def payloads(flash: Path) -> list[str]:
 
 
 def test_heap_low_water_stands_still(tmp_path: Path, full_image: Path) -> None:
-    """In 130 epochs the log has been round once; the next sixty take nothing more."""
+    """In 130 epochs the log has been round once; after that, sixty take nothing more. What is
+    garbage when the heap is looked at differs, so its lowest may sink again; a leak goes on."""
     with box("A", tmp_path, full_image) as board:
         board.configure({"host": f"stick://{tmp_path / 'none'}"})
         board.start()
-        board.wait_for(board.own(130), "130 epochs")
-        early = int(board.status["heap_low"])
-        board.wait_for(board.own(190), "190 epochs")
-        late = int(board.status["heap_low"])
-    print(f"heap free at its lowest: {early} B after 130 epochs, {late} B after 190")
-    assert late >= early - 64
+        lowest: list[int] = []
+        for epochs in (130, 190, 250, 310):
+            board.wait_for(board.own(epochs), f"{epochs} epochs")
+            lowest.append(int(board.status["heap_low"]))
+            if len(lowest) > 1 and lowest[-1] >= lowest[-2] - 64:
+                break
+    print(f"heap free at its lowest, after 130 epochs and each sixty more: {lowest}")
+    assert lowest[-1] >= lowest[-2] - 64
 
 
 # --- what it refuses, and how it ends ---

@@ -213,6 +213,7 @@ def test_an_export_that_follows_is_killed_at_random_while_messages_come(
             while time.monotonic() - begun < length_s:
                 home.put(f"reading {number}")
                 number += 1
+                time.sleep(0.001)  # the agent must keep up
             process.kill()
             process.wait()
         process = forked.Command(words, log, log, quick)

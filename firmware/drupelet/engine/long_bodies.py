@@ -346,13 +346,20 @@ class LongBodies:
     def state_into(self, exchange: "Exchange", frame: bytearray) -> int:
         """Write a SEGMENT STATE if one is due to the peer; return its size, or 0."""
         core = self._core
+        frame[0] = KIND_STATE
         part = self.part(exchange.peer)
         if part < 0:
-            return self._answer_into(exchange.peer, frame)
+            at = exchange.peer * _ASKED_SIZE
+            if not self._asked[at + ID_PREFIX_SIZE]:
+                return 0
+            self._asked[at + ID_PREFIX_SIZE] = 0
+            copy(frame, 1, self._asked, at, ID_PREFIX_SIZE)
+            put_u16(frame, 9, 0)
+            return _STATE_SIZE
         incoming = self.incoming[part]
-        if not incoming.gap:
-            return 0
         gap = incoming.gap
+        if not gap:
+            return 0
         # On a line that lost a STATE before, send it twice.
         incoming.gap_sends += 1
         if not incoming.stated or incoming.gap_sends > 1:
@@ -361,40 +368,9 @@ class LongBodies:
             return 0  # the run has grown since: the sender knows
         incoming.stated = gap
         incoming.stated_ms = core.now_ms
-        frame[0] = KIND_STATE
         copy(frame, 1, incoming.key, 0, ID_PREFIX_SIZE)
         put_u16(frame, 9, gap - 1)
         return _STATE_SIZE
-
-    def _answer_into(self, peer: int, frame: bytearray) -> int:
-        """Write the STATE of a content that the peer asked about and of which nothing is here."""
-        at = peer * _ASKED_SIZE
-        if not self._asked[at + ID_PREFIX_SIZE]:
-            return 0
-        self._asked[at + ID_PREFIX_SIZE] = 0
-        frame[0] = KIND_STATE
-        copy(frame, 1, self._asked, at, ID_PREFIX_SIZE)
-        put_u16(frame, 9, 0)
-        return _STATE_SIZE
-
-    def _note_asked(self, peer: int, frame: bytearray, is_question: bool) -> None:
-        """A piece behind the start of a content of which nothing is here: make a STATE due.
-
-        What the peer asked about first is answered first: it asks about the others again. Of the
-        content that was answered or complete last, only a question asks again: other pieces are
-        copies, or were on their way.
-        """
-        at = peer * _ASKED_SIZE
-        is_same = equal(self._asked, at, frame, 1, ID_PREFIX_SIZE)
-        if not self._asked[at + ID_PREFIX_SIZE] and (is_question or not is_same):
-            copy(self._asked, at, frame, 1, ID_PREFIX_SIZE)
-            self._asked[at + ID_PREFIX_SIZE] = 1
-
-    def _note_ended(self, peer: int, frame: bytearray) -> None:
-        """A content is complete or lost: other copies of its pieces ask for nothing."""
-        at = peer * _ASKED_SIZE
-        if not self._asked[at + ID_PREFIX_SIZE]:
-            copy(self._asked, at, frame, 1, ID_PREFIX_SIZE)
 
     def _note_gap(self, exchange: "Exchange", part: int) -> None:
         """The peer does not know how long our run is: make a STATE due, at most once per epoch.
@@ -445,7 +421,9 @@ class LongBodies:
             incoming.grew_ms = core.now_ms
         if code != OK or max(end, have) >= total:  # it may be complete since before a reboot
             incoming.peer = -1
-            self._note_ended(exchange.peer, frame)
+            at = exchange.peer * _ASKED_SIZE
+            if not self._asked[at + ID_PREFIX_SIZE]:  # other copies of its pieces ask for nothing
+                copy(self._asked, at, frame, 1, ID_PREFIX_SIZE)
             if code == OK:
                 self._complete(exchange, part_file, incoming)
         return code
@@ -465,7 +443,9 @@ class LongBodies:
         """Return the part of the content of a piece, opening its file if need be; -1: none.
 
         A piece behind the start of a content of which nothing is here opens none: a STATE tells
-        the peer so.
+        the peer so. What the peer asked about first is answered first: it asks about the others
+        again. Of the content that was answered, complete or lost last, only a question asks again:
+        other pieces are copies, or were on their way.
         """
         peer = exchange.peer
         part = self.part(peer)
@@ -480,8 +460,13 @@ class LongBodies:
                 self._note_gap(exchange, part)
         offset = get_u16(frame, 11)
         part = self._begin(exchange, frame, offset) if part < 0 else -1
-        if part < 0 and offset:
-            self._note_asked(peer, frame, size == SEGMENT_HEADER_SIZE + 1)
+        asked = self._asked
+        at = peer * _ASKED_SIZE
+        if part < 0 and offset and not asked[at + ID_PREFIX_SIZE]:
+            is_same = equal(asked, at, frame, 1, ID_PREFIX_SIZE)
+            if not is_same or size == SEGMENT_HEADER_SIZE + 1:
+                copy(asked, at, frame, 1, ID_PREFIX_SIZE)
+                asked[at + ID_PREFIX_SIZE] = 1
         return part
 
     def _begin(self, exchange: "Exchange", frame: bytearray, offset: int) -> int:
