@@ -66,7 +66,10 @@ class AgentFeed:
         """Upload and look, where it is time."""
         if self._watch is not None:
             self.pulled += self._watch.turn(now_ms)
+        self._upload(now_ms)
         self._say(self._refused or self.places.trouble())
+
+    def _upload(self, now_ms: int) -> None:
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
         if host_api.newest(self._member.node) == self._pushed:
