@@ -89,12 +89,18 @@ def test_what_was_passed_over_comes_and_is_owed_until_it_came(kind: str, seed: i
         ("storm", 3004473, None),
         ("views", 3000155, None),
         ("views", 40002312, "0-1,3-5,7-8,11-17,39,51,55-56,86,90-92,95-99"),
+        (
+            "resets",
+            56008484,
+            "0-1,3-14,17-22,25-29,32,34,36-37,39-40,42-47,50-57,64-67",
+        ),
     ],
 )
 def test_worlds_in_which_the_judge_was_wrong_hold(kind: str, seed: int, only: str | None) -> None:
     """In the first what is acknowledged has made room, and a new body names it whole; in the
     second nobody is left who could tell that what a message depends on was invalid; in the third a
-    peer offers what was deleted, and does not see its group any more."""
+    peer offers what was deleted, and does not see its group any more; in the fourth a frame has a
+    node save between its boot and the first look of its client."""
     result = run_seed(seed, kind, parse_spans(only) if only else None)
     assert not result.violation, result.violation
     assert result.deliveries and not result.lost

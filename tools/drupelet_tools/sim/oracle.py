@@ -180,9 +180,9 @@ class Oracle:
         self._check("S3", node, id == computed_id, id, "its content is another")
 
     def confirmed(self, node: str) -> None:
-        """Everything given so far is confirmed, and that is durable."""
+        """Everything given since the boot is confirmed, and that is durable. What a cut took the
+        confirmation of may still come again: a node may save before its client looks."""
         self.views[node].open.clear()
-        self.views[node].again.clear()
 
     def deleted(self, node: str, id: bytes) -> None:
         """The client deleted a message of its log."""
