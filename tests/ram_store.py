@@ -104,8 +104,7 @@ class RamStore:
 
     def put(self, group, source, id, id_at, timestamp, ts_at, body, at, size, state):
         id = bytes(id[id_at : id_at + 32])
-        if id in self.handles:
-            return self.handles[id]
+        assert id not in self.handles
         self.newest += 1
         self.rows[self.newest] = {
             "id": id, "group": group, "source": source, "state": state, "edges": b"",

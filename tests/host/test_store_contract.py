@@ -57,9 +57,10 @@ def test_handles_rise_in_log_order_and_reading_goes_on_from_any_number(bench: Be
     assert bench.put(99) > handles[-1]
 
 
-def test_a_known_id_keeps_its_handle(bench: Bench) -> None:
+def test_a_known_id_is_found(bench: Bench) -> None:
     handle = bench.put(1, b"a")
-    assert bench.put(1, b"a") == handle
+    assert bench.store.find(message_id(1), 0) == handle
+    assert bench.store.find(message_id(2), 0) == 0
     assert bench.log() == [handle]
 
 
@@ -81,14 +82,6 @@ def test_pending_messages_are_apart_until_promoted(bench: Bench) -> None:
     assert bench.store.find(message_id(2), 0) == entered
     assert bench.body(entered) == b"child"
     assert bench.store.promote(entered, 1) == E_STORAGE
-
-
-def test_pending_that_comes_again_as_delivered_enters_the_log(bench: Bench) -> None:
-    waiting = bench.put(2, b"child", pending=True)
-    entered = bench.put(2, b"child")
-    assert entered > waiting
-    assert bench.log() == [entered]
-    assert bench.pending() == []
 
 
 def test_a_full_pending_area_refuses(bench: Bench) -> None:
@@ -283,12 +276,10 @@ def test_a_pending_message_can_become_private(bench: Bench) -> None:
     waiting = bench.put(1, b"child", pending=True)
     assert bench.state(waiting) == STATE_PENDING and not bench.store.private
     entered = bench.store.promote(waiting, STATE_PRIVATE)
-    again = bench.put(2, pending=True)
-    assert bench.put_as(2, STATE_PRIVATE) > again, "it comes again, and is kept"
     bench.durable()
     assert bench.state(entered) == STATE_PRIVATE
     assert bench.body(entered) == b"child"
-    assert [bench.state(handle) for handle in bench.log()] == [STATE_PRIVATE] * 2
+    assert [bench.state(handle) for handle in bench.log()] == [STATE_PRIVATE]
     assert bench.pending() == []
 
 

@@ -58,7 +58,8 @@ def step(store: SqliteStore, draw: random.Random, handles: list[int]) -> object:
     if kept := store.next_kept(0):
         shown(store, kept)
     if kind < 10:
-        return store.put(group, 3, id, 0, bytes(8), 0, body, 0, len(body), state)
+        known = store.find(id, 0)
+        return known or store.put(group, 3, id, 0, bytes(8), 0, body, 0, len(body), state)
     if kind == 10:
         return store.promote(handle, draw.choice((STATE_DELIVERED, STATE_PRIVATE)))
     if kind == 11:

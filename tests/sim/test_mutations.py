@@ -120,7 +120,6 @@ def dependency_check_skipped(patch):
 
 def duplicate_delivered(patch):
     patch.setattr(Exchange, "reack_if_known", lambda *_: False)
-    patch.setattr(FlashStore, "_promote_or_refuse", lambda *_: 0)
 
 
 def unshared_group_leaked(patch):

@@ -166,12 +166,15 @@ class Run(Model):
             self.members[kind, key] = number
         return number
 
+    def _known(self, number: int) -> int:
+        return self.store.find(message_id(number), 0)
+
     def put(self, number: int, state: int = STATE_DELIVERED, group: int = 1) -> None:
         self.groups[number] = group
         own = number % 2 and state == STATE_DELIVERED  # the odd ones are ours
         body = body_of(number)
         if number < 100:
-            self.change(number, state, lambda: self.store.put(
+            self.change(number, state, lambda: self._known(number) or self.store.put(
                 group, 0 if own else 2, message_id(number), 0, number.to_bytes(8), 0, body, 0,
                 len(body), state,
             ))  # fmt: skip
@@ -192,7 +195,7 @@ class Run(Model):
                 ))  # type: ignore[misc]  # fmt: skip
                 if not self.code(code):
                     return
-            self.change(number, state, lambda: self.store.put_part(
+            self.change(number, state, lambda: self._known(number) or self.store.put_part(
                 part, group, 0 if own else 2, message_id(number), 0, state
             ))  # fmt: skip
 

@@ -49,14 +49,14 @@ def acknowledge(run: Run) -> Iterator[None]:
 
 
 def again(run: Run) -> Iterator[None]:
-    """What is there comes again, also in another state."""
+    """What is there comes again, and what was pending enters the log."""
     begin(run)
     yield run.put(2)
     yield run.put(4, STATE_PENDING)
     yield run.barrier()
     yield run.put(2)
-    yield run.put(4)
-    yield run.put(4)
+    yield run.promote(4)
+    yield run.promote(4)
     yield run.barrier()
 
 

@@ -49,7 +49,7 @@ def test_a_full_table_takes_no_more() -> None:
     assert add(pending, store, id_of(2)) == -1 and pending.count == 2
     pending.drop(0)
     assert pending.has_room(1)
-    assert pending.row_of(add(pending, store, id_of(2))) == 0
+    assert pending.row_of(add(pending, store, id_of(3))) == 0
 
 
 def test_a_table_without_rows_has_no_room() -> None:

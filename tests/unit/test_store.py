@@ -86,9 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
         group = self.group_of(number)
         row = self.model.get(number)
         handle = put(self.store, number, size, state=state, group=group)
-        if row and row.state == STATE_PENDING != state:
-            self.appears(number, handle, state, row.size, group)
-        elif row:
+        if row:
             assert handle == row.handle
         elif state == STATE_PENDING and len(self.numbers(STATE_PENDING)) == 5:
             assert handle == E_CAPACITY
@@ -108,14 +106,11 @@ class StoreMachine(RuleBasedStateMachine):
             self.appears(number, handle, STATE_DELIVERED, size, group)
 
     @precondition(lambda self: self.numbers(STATE_PENDING))
-    @rule(data=st.data(), again=st.booleans(), state=st.sampled_from([1, STATE_PRIVATE]))
-    def promote(self, data: st.DataObject, again: bool, state: int) -> None:
+    @rule(data=st.data(), state=st.sampled_from([1, STATE_PRIVATE]))
+    def promote(self, data: st.DataObject, state: int) -> None:
         number = data.draw(st.sampled_from(self.numbers(STATE_PENDING)))
         row = self.model[number]
-        if again:
-            handle = put(self.store, number, row.size, state=state, group=row.group)
-        else:
-            handle = self.store.promote(row.handle, state)
+        handle = self.store.promote(row.handle, state)
         assert self.store.load(row.handle) == E_STORAGE
         self.appears(number, handle, state, row.size, row.group)
 
@@ -443,16 +438,6 @@ def test_tables_are_bounded() -> None:
     store.barrier()
     few.power_cut()
     assert FlashStore(few, segment_size=1024, segments_max=4).open() == E_CAPACITY
-
-
-def test_a_known_message_is_put_once() -> None:
-    store = reboot(RamFiles())
-    handle = put(store, 1)
-    assert put(store, 1) == handle == put(store, 1, pending=True)
-    waiting = put(store, 2, pending=True)
-    assert put(store, 2, pending=True) == waiting
-    assert put(store, 2) > waiting
-    assert len(log_of(store)) == 2
 
 
 class ReadFiles(RamFiles):

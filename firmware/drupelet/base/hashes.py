@@ -9,7 +9,7 @@ each preceded by its length, 4 bytes big-endian.
 
 from drupelet.base.compat import ON_BOARD, const
 from drupelet.base.limits import BODY_SIZE_MAX, DESCRIPTOR_SIZE_MAX
-from drupelet.base.memory import put_u32
+from drupelet.base.memory import copy, put_u32
 
 if ON_BOARD:
     from drupelet.base._blake2s import Blake2s
@@ -21,9 +21,14 @@ __all__ = ("Blake2s", "GroupHash", "MessageHash", "group_id_into")
 _ID_SIZE = const(32)  # as `limits.ID_SIZE`; here, so that it folds in this module
 
 _GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
-_MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
-_TIMESTAMP_LENGTH = b"\x00\x00\x00\x08"
-_length = bytearray(4)  # scratch: the length of the next argument
+# What precedes a message's body: the label, group id [32], and lengths around the timestamp [8].
+_GROUP_AT = const(18)
+_TIMESTAMP_AT = const(54)
+_LENGTH_AT = const(62)
+_HEAD_SIZE = const(66)
+_head = bytearray(_HEAD_SIZE)  # scratch of all hashes; the label and the length of 8 stay
+_head[:_GROUP_AT] = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
+_head[_TIMESTAMP_AT - 1] = 8
 
 
 def group_id_into(
@@ -55,11 +60,11 @@ class GroupHash(Blake2s):
         self, client_id: "bytes | bytearray | memoryview", at: int, size: int
     ) -> None:
         """Begin with 32 bytes at client_id[at]; `size` bytes of descriptor follow by `update`."""
-        put_u32(_length, 0, size)
+        put_u32(_head, _LENGTH_AT, size)
         Blake2s.start(self)
         self.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
         self.update(client_id, at, _ID_SIZE)
-        self.update(_length, 0, 4)
+        self.update(_head, _LENGTH_AT, 4)
 
 
 class MessageHash(Blake2s):
@@ -78,10 +83,8 @@ class MessageHash(Blake2s):
     ) -> None:
         """Begin with 32 bytes at group_id[at] and 8 at timestamp[ts_at]; the body follows."""
         assert 0 <= body_size <= BODY_SIZE_MAX
-        put_u32(_length, 0, body_size)
+        copy(_head, _GROUP_AT, group_id, at, _ID_SIZE)
+        copy(_head, _TIMESTAMP_AT, timestamp, ts_at, 8)
+        put_u32(_head, _LENGTH_AT, body_size)
         Blake2s.start(self)
-        self.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
-        self.update(group_id, at, _ID_SIZE)
-        self.update(_TIMESTAMP_LENGTH, 0, 4)
-        self.update(timestamp, ts_at, 8)
-        self.update(_length, 0, 4)
+        self.update(_head, 0, _HEAD_SIZE)

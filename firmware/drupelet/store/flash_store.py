@@ -176,13 +176,12 @@ class FlashStore:
     ) -> int:  # fmt: skip
         """Store a message of at most INLINE_SIZE_MAX body bytes; return its handle or a code.
 
-        `state`: STATE_DELIVERED, STATE_PENDING or STATE_PRIVATE. A known message keeps its handle;
-        if it is pending and `state` is not, it is promoted.
+        The caller has asked `find`, which does not know the id. `state`: STATE_DELIVERED,
+        STATE_PENDING or STATE_PRIVATE.
         """
         assert size <= INLINE_SIZE_MAX
-        handle = self._promote_or_refuse(id, id_at, state)
-        if handle:
-            return handle
+        if state == STATE_PENDING and self.index.row(self.index.pending, 0) < 0:
+            return E_CAPACITY
         kind = KIND_PENDING if state == STATE_PENDING else KIND_MESSAGE
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         return self._write(
@@ -194,22 +193,20 @@ class FlashStore:
     ) -> int:
         """Store a complete part as a message with a body file; return its handle or a code.
 
-        After E_CAPACITY the part is unchanged; after E_STORAGE it may be lost.
+        The caller has asked `find`, as for `put`. After E_CAPACITY the part is unchanged; after
+        E_STORAGE it may be lost.
         """
+        index = self.index
         size = self.spool.part_size(part) - CONTENT_HEADER_SIZE
-        handle = self._promote_or_refuse(id, id_at, state)
-        if handle > 0:
-            self.spool.part_drop(part)
-        if handle:
-            return handle
         if size < 0:
             return E_STORAGE
+        if state == STATE_PENDING and index.row(index.pending, 0) < 0:
+            return E_CAPACITY
         kind = KIND_PENDING_FILE if state == STATE_PENDING else KIND_MESSAGE_FILE
         code = OK if self.space.free_body() else E_CAPACITY
         code = code or self._make_room(MESSAGE_PAYLOAD + 4, kind, group, source)
         if code != OK:
             return code
-        index = self.index
         self.spool.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
         number = index.body_newest + 1
         code = self.spool.finish(part, body_name(number))
@@ -223,19 +220,6 @@ class FlashStore:
         index.set_row(index.bodies, number, max(handle, 0))
         if handle < 0:
             index.sweep()
-        return handle
-
-    def _promote_or_refuse(self, id: "Buffer", at: int, state: int) -> int:
-        """Return the handle of a known message, promoting it unless `state` is STATE_PENDING.
-
-        0 for a new one; E_CAPACITY if it would be pending and the pending table is full.
-        """
-        index = self.index
-        handle = self.find(id, at)
-        if handle > 0 and state != STATE_PENDING and index.row(index.pending, handle) >= 0:
-            return self.promote(handle, state)
-        if not handle and state == STATE_PENDING and index.row(index.pending, 0) < 0:
-            return E_CAPACITY
         return handle
 
     def promote(self, handle: int, state: int) -> int:

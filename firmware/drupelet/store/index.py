@@ -75,6 +75,7 @@ class Index:
         self.pending = self.moving[: _ROW * pending_max]
         self.kept = self.moving[_ROW * pending_max : end]
         self.places = self.moving[4:]  # the same rows, with `place` as key
+        self._moving_count = 0  # rows in use; while it is 0, each handle is a place
         self.bodies = bytearray(_ROW * body_files_max)
         self.recent = bytearray(_ROW * recent_max)
         self.body_newest = 0
@@ -90,6 +91,7 @@ class Index:
         numbers = self._meta.numbers
         self.filter.clear()
         fill(self.moving, 0, len(self.moving), 0)
+        self._moving_count = 0
         for row in range(0, SEGMENT_ROW * log.count, SEGMENT_ROW):
             fill(log.rows, row + ROW_GROUPS, SEGMENT_ROW - ROW_GROUPS, 0)
         for row in range(4, len(self.bodies), 8):
@@ -160,6 +162,8 @@ class Index:
             # The table was larger when this record was written.
             self._store.damaged += row < 0 and table is not self.bodies
         if row >= 0:
+            if table is not self.bodies:
+                self._moving_count += (place > 0) - (get_u32_le(table, row) > 0)
             put_u32_le(table, row, key if place or table is self.bodies else 0)
             put_u32_le(table, row + 4, place)
 
@@ -230,7 +234,7 @@ class Index:
         For a kept deletion, that is its tombstone.
         """
         log = self._log
-        row = self.row(self.moving, handle)
+        row = self.row(self.moving, handle) if self._moving_count else -1
         place = get_u32_le(self.moving, row + 4) if row >= 0 else handle
         is_message = handle > 0 and log.look(place) and log.kind >= KIND_MESSAGE
         return is_message and not self._meta.is_left(log.tag)

@@ -351,7 +351,7 @@ class SqliteStore(SqliteRoom):
         self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
         body: Buffer, at: int, size: int, state: int,
     ) -> int:  # fmt: skip
-        """Take a message in; its handle, or E_CAPACITY or E_STORAGE. A known one keeps its own."""
+        """Take a message in that `find` does not know; its handle, or E_CAPACITY or E_STORAGE."""
         return self._insert(
             group,
             source,
@@ -366,12 +366,6 @@ class SqliteStore(SqliteRoom):
     ) -> int:
         if self.failure:
             return E_STORAGE
-        known = self.find(id, 0)
-        if known:
-            enters = state in (STATE_DELIVERED, STATE_PRIVATE)
-            if enters and self.load(known) == OK and self.state == STATE_PENDING:
-                return self.promote(known, state)
-            return known
         room = self._room(state == STATE_PENDING) and self._in_quota(group)
         if len(body) > BODY_SIZE_MAX or not room:
             return E_CAPACITY

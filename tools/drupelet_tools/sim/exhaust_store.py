@@ -121,11 +121,8 @@ class LedgerStore:
         self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
         body: Buffer, at: int, size: int, state: int,
     ) -> int:  # fmt: skip
-        """Keep a message; its handle. One that is there already keeps its own."""
+        """Keep a message that is not there yet; its handle."""
         key = bytes(id[id_at : id_at + 32])
-        known = self.find(key, 0)
-        if known:
-            return known
         self._writes()
         self.newest += 1
         stamp = bytes(timestamp[ts_at : ts_at + 8])

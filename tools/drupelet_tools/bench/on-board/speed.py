@@ -298,6 +298,8 @@ def main() -> None:
     from pair import Pair
 
     pair = Pair(config)
+    for end in (pair.a, pair.b):
+        end.use_bare_hash()
     for _ in range(IDS):
         pair.publish(pair.a)
     pair.epochs(4)
