@@ -1,5 +1,6 @@
 """The configuration: what is accepted, and one clear line for everything else."""
 
+import os
 import pwd
 import re
 import threading
@@ -362,3 +363,9 @@ def test_a_public_group_is_the_topics(tmp_path: Path) -> None:
     assert load(tmp_path, config.render(settings)) == settings
     with pytest.raises(ConfigError, match="group: must be at most 255 bytes"):
         load(tmp_path, public.replace("#frost", "é" * 128))
+
+
+def test_a_pipe_in_the_place_of_a_configuration_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / config.CONFIG_NAME)
+    with pytest.raises(ConfigError, match="is no ordinary file; move it away"):
+        config.load(tmp_path)

@@ -70,14 +70,14 @@ HEAD_SIZE = const(16)
 # no count of dropped messages; version 1 no flags and no OPENED.
 VERSION = const(4)
 MAGIC = b"DRPL"
-# A row of a segment: flags u8. In the message log also what `Index.apply` found: groups u8 (one
-# bit each); offset of the last message u16; a bit for each earlier segment that its records refer
-# to (bit 0: the one before it; bit 7: the eighth or an older one).
-SEGMENT_ROW = const(5)
-ROW_FLAGS = const(0)
-ROW_GROUPS = const(1)
-ROW_LAST = const(2)
-ROW_ABOUT = const(4)
+# A row of a segment: end u16, flags u8. In the message log also what `Index.apply` found: groups
+# u8 (one bit each); offset of the last message u16; a bit for each earlier segment that its
+# records refer to (bit 0: the one before it; bit 7: the eighth or an older one).
+SEGMENT_ROW = const(7)
+ROW_FLAGS = const(2)
+ROW_GROUPS = const(3)
+ROW_LAST = const(4)
+ROW_ABOUT = const(6)
 DAMAGED = const(1)  # check the CRC at each read
 CLOSED = const(2)  # the end is known, and everything before it was flushed
 CUT = const(4)  # the file is longer than the segment
@@ -105,9 +105,8 @@ class Log:
         self.ending = ending
         self.segment_size = segment_size
         self.segments_max = segments_max
-        # By segment, the oldest one first: its number, the offset at which it ends, and its row.
+        # By segment, the oldest one first: its number, and its row.
         self.numbers = [0] * segments_max
-        self.ends = [0] * segments_max
         self.rows = bytearray(SEGMENT_ROW * segments_max)
         self.count = self._newest_number = 0  # segments on flash; the number of the newest one
         self.fd = self._reader = -1  # the newest segment, if it is open for writing; another one
@@ -163,7 +162,7 @@ class Log:
         if place == self.at:
             return place > 0
         index = self.index_of(place // self.segment_size)
-        is_there = index >= 0 and HEAD_SIZE <= place % self.segment_size < self.ends[index]
+        is_there = index >= 0 and HEAD_SIZE <= place % self.segment_size < self.end_of(index)
         return is_there and self._is_sound(index, place)
 
     def step(self, place: int) -> int:
@@ -220,7 +219,6 @@ class Log:
         row = self.count * SEGMENT_ROW
         fill(self.rows, row, SEGMENT_ROW, 0)
         self.numbers[self.count] = number
-        self.ends[self.count] = 0
         self._newest_number = number
         self.count += 1
 
@@ -228,6 +226,14 @@ class Log:
         """Count a damaged place in a segment, and check its records from now on."""
         self._store.damaged += 1
         self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= DAMAGED
+
+    def set_end(self, index: int, end: int) -> None:
+        """Set the offset at which a segment ends."""
+        put_u16_le(self.rows, index * SEGMENT_ROW, end)
+
+    def end_of(self, index: int) -> int:
+        """Return the offset at which a segment ends."""
+        return get_u16_le(self.rows, index * SEGMENT_ROW)
 
     def index_of(self, number: int) -> int:
         """Return the index of a segment by its number, or -1."""
@@ -260,7 +266,7 @@ class Log:
         """Read a record's head; check its CRC if the segment is damaged or not yet scanned."""
         if self.is_scanned and not self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
             return self._look(place)
-        return self.verify(place, self.ends[index] - place % self.segment_size)
+        return self.verify(place, self.end_of(index) - place % self.segment_size)
 
     def _look_from(self, index: int, offset: int) -> int:
         """Read the head of the first valid record from `offset` on; return its place, 0: none."""
@@ -272,8 +278,8 @@ class Log:
                 if self.was_flushed(index, offset):
                     self._next_sound(index, offset)  # `was_flushed` read on
                 else:
-                    self.ends[index] = begin
-            if offset < self.ends[index]:
+                    self.set_end(index, begin)
+            if offset < self.end_of(index):
                 return self.numbers[index] * self.segment_size + offset
             index += 1
             offset = HEAD_SIZE
@@ -281,7 +287,7 @@ class Log:
 
     def _next_sound(self, index: int, offset: int) -> int:
         """Return the offset of a segment's first valid record from `offset` on, or its end."""
-        end = self.ends[index]
+        end = self.end_of(index)
         first = self.numbers[index] * self.segment_size
         search = not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
         while offset < end and not self._is_sound(index, first + offset):
@@ -293,16 +299,16 @@ class Log:
         if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & CLOSED:
             return True
         offset = self._next_sound(index, offset)
-        while offset < self.ends[index] and not self._flushed:
+        while offset < self.end_of(index) and not self._flushed:
             offset = self._next_sound(index, offset + self.length)
-        return offset < self.ends[index]
+        return offset < self.end_of(index)
 
     # --- writing ---
 
     def fits(self, size: int) -> bool:
         """Return True if a payload of `size` bytes fits the segment that is being written."""
         assert HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
-        end = self.ends[self.count - 1] + RECORD_EXTRA + size
+        end = self.end_of(self.count - 1) + RECORD_EXTRA + size
         return self.fd >= 0 and not self.is_torn and end <= self.segment_size
 
     def rotate(self, segments: int) -> int:
@@ -317,7 +323,7 @@ class Log:
         if fd < 0:
             return fd
         index = self.index_of(self._newest_number)
-        length = self.ends[index] if index >= 0 else 0
+        length = self.end_of(index) if index >= 0 else 0
         if self.fd >= 0:
             if self.is_torn:
                 self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= CUT
@@ -367,7 +373,7 @@ class Log:
         written[3] = tag
         copy(written, 4, first, 0, first_size)
         self._written_size = 4 + first_size
-        self.at = self._newest_number * self.segment_size + self.ends[self.count - 1]
+        self.at = self._newest_number * self.segment_size + self.end_of(self.count - 1)
         self.kind = kind
         self.tag = tag
         crc32_into(self._crc, 0, written, 0, 4 + first_size, True)
@@ -391,11 +397,11 @@ class Log:
             self.failed = self.files.append(self.fd, self._crc, 0, 4)
         if self.failed != OK:
             self.at = 0
-            if self.ends[self.count - 1] <= HEAD_SIZE:
+            if self.end_of(self.count - 1) <= HEAD_SIZE:
                 self.abandon()
             return self.failed
         self.is_torn = False
-        self.ends[self.count - 1] += self.length
+        self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
         self.last_written = self.at
         copy(self.head, 0, self._written, 0, self._written_size)
@@ -454,7 +460,6 @@ class Log:
         copy(self.rows, row, self.rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
         for later in range(index, self.count):
             self.numbers[later] = self.numbers[later + 1]
-            self.ends[later] = self.ends[later + 1]
         return OK
 
 

@@ -78,7 +78,7 @@ def _cut(log: Log, index: int, size: int) -> int:
     log.release(log.numbers[index])
     code = _cut_file(log.files, name, size, log.scratch)
     if code == OK:
-        log.ends[index] = size
+        log.set_end(index, size)
     return code
 
 

@@ -129,10 +129,10 @@ def _read_head(log: Log, index: int) -> bool:
     scratch = log.scratch
     flags = index * SEGMENT_ROW + ROW_FLAGS
     size = log.files.size(log.name(number))
-    end = log.ends[index]  # from the next HEAD; 0: unknown
+    end = log.end_of(index)  # from the next HEAD; 0: unknown
     if 0 < end < size:
         log.rows[flags] |= CUT
-    log.ends[index] = max(0, min(size, end or log.segment_size))
+    log.set_end(index, max(0, min(size, end or log.segment_size)))
     if size <= 0:
         return size == 0
     place = number * log.segment_size
@@ -143,14 +143,14 @@ def _read_head(log: Log, index: int) -> bool:
     if not is_whole or not 0 < version <= VERSION:
         log.note_damage(index)
         if is_whole or not log.was_flushed(index, HEAD_SIZE):
-            log.ends[index] = 0
+            log.set_end(index, 0)
         return True
     log.is_old = log.is_old or version < VERSION
     length = get_u16_le(scratch, 6) if version == VERSION else 0
     closes = length or log.tag & FLUSHED  # version 3: the segment before it was flushed
     if closes and index and log.numbers[index - 1] == number - 1:
         log.rows[flags - SEGMENT_ROW] |= CLOSED
-        log.ends[index - 1] = length
+        log.set_end(index - 1, length)
     if index == log.count - 1:
         log.is_torn = version != VERSION  # append nothing to a segment of an earlier version
     return True

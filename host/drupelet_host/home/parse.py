@@ -46,6 +46,8 @@ from drupelet_transports.common.url import carrier_of
 def load(home: Path) -> Config:
     """Read and validate the configuration of a home; raises ConfigError."""
     path = home / CONFIG_NAME
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ConfigError(f"{path}: is no ordinary file; move it away")
     try:
         with path.open("rb") as file:
             text = file.read(CONFIG_SIZE_MAX + 1)
