@@ -21,13 +21,12 @@ __all__ = ("Blake2s", "GroupHash", "MessageHash", "group_id_into")
 _ID_SIZE = const(32)  # as `limits.ID_SIZE`; here, so that it folds in this module
 
 _GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
-# What precedes a message's body: the label, group id [32], and lengths around the timestamp [8].
-_GROUP_AT = const(18)
-_TIMESTAMP_AT = const(54)
-_LENGTH_AT = const(62)
-_HEAD_SIZE = const(66)
-_head = bytearray(_HEAD_SIZE)  # scratch of all hashes; the label and the length of 8 stay
-_head[:_GROUP_AT] = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
+_MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
+# What stands between label and body: group id [32], 8 u32, timestamp [8], length of the body u32.
+_TIMESTAMP_AT = const(36)
+_LENGTH_AT = const(44)
+_HEAD_SIZE = const(48)
+_head = bytearray(_HEAD_SIZE)  # scratch of all hashes
 _head[_TIMESTAMP_AT - 1] = 8
 
 
@@ -83,8 +82,9 @@ class MessageHash(Blake2s):
     ) -> None:
         """Begin with 32 bytes at group_id[at] and 8 at timestamp[ts_at]; the body follows."""
         assert 0 <= body_size <= BODY_SIZE_MAX
-        copy(_head, _GROUP_AT, group_id, at, _ID_SIZE)
+        copy(_head, 0, group_id, at, _ID_SIZE)
         copy(_head, _TIMESTAMP_AT, timestamp, ts_at, 8)
         put_u32(_head, _LENGTH_AT, body_size)
         Blake2s.start(self)
+        self.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
         self.update(_head, 0, _HEAD_SIZE)
