@@ -369,3 +369,8 @@ def test_a_pipe_in_the_place_of_a_configuration_is_not_waited_for(tmp_path: Path
     os.mkfifo(tmp_path / config.CONFIG_NAME)
     with pytest.raises(ConfigError, match="is no ordinary file; move it away"):
         config.load(tmp_path)
+
+
+def test_a_configuration_that_cannot_be_looked_at_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\)"):
+        config.load(tmp_path / ("x" * 300))

@@ -56,7 +56,7 @@ def again(run: Run) -> Iterator[None]:
     yield run.barrier()
     yield run.put(2)
     yield run.promote(4)
-    yield run.promote(4)
+    yield run.promote(4)  # again, if the flash refused it
     yield run.barrier()
 
 

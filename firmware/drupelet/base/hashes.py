@@ -22,11 +22,12 @@ _ID_SIZE = const(32)  # as `limits.ID_SIZE`; here, so that it folds in this modu
 
 _GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
 _MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
-# What stands between label and body: group id [32], 8 u32, timestamp [8], length of the body u32.
+# What is hashed between label and body: group id [32], length of the timestamp u32, timestamp [8],
+# length of the body u32. Scratch of all hashes, filled and hashed in one call.
 _TIMESTAMP_AT = const(36)
 _LENGTH_AT = const(44)
 _HEAD_SIZE = const(48)
-_head = bytearray(_HEAD_SIZE)  # scratch of all hashes
+_head = bytearray(_HEAD_SIZE)
 _head[_TIMESTAMP_AT - 1] = 8
 
 

@@ -746,10 +746,10 @@ class Exchange:
 
         `kind`: 0 to 3 for ACK, MESSAGE, OFFER, REQUEST; 4 for the link's own records.
         """
-        base = COUNT_CARRIERS + self.carrier * _COUNTERS + (0 if sent else _IN)
+        base = 0 if sent else _IN
         bytes_kind = _LINK_BYTES
         if kind < 4:
             telemetry = kind == _MESSAGE and self.core.is_telemetry
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
-            self.core.box.count(base + _RECORDS + kind, 1)
-        self.core.box.count(base + bytes_kind, size)
+            self.count(base + _RECORDS + kind, 1)
+        self.count(base + bytes_kind, size)

@@ -180,8 +180,6 @@ class FlashStore:
         STATE_PENDING or STATE_PRIVATE.
         """
         assert size <= INLINE_SIZE_MAX
-        if state == STATE_PENDING and self.index.row(self.index.pending, 0) < 0:
-            return E_CAPACITY
         kind = KIND_PENDING if state == STATE_PENDING else KIND_MESSAGE
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         return self._write(
@@ -200,11 +198,9 @@ class FlashStore:
         size = self.spool.part_size(part) - CONTENT_HEADER_SIZE
         if size < 0:
             return E_STORAGE
-        if state == STATE_PENDING and index.row(index.pending, 0) < 0:
-            return E_CAPACITY
         kind = KIND_PENDING_FILE if state == STATE_PENDING else KIND_MESSAGE_FILE
-        code = OK if self.space.free_body() else E_CAPACITY
-        code = code or self._make_room(MESSAGE_PAYLOAD + 4, kind, group, source)
+        code = self._make_room(MESSAGE_PAYLOAD + 4, kind, group, source)
+        code = code or (OK if self.space.free_body() else E_CAPACITY)
         if code != OK:
             return code
         self.spool.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
@@ -354,6 +350,8 @@ class FlashStore:
 
     def _make_room(self, size: int, kind: int, group: int, source: int) -> int:
         """Make room for a payload; OK or a code. `group`: whose quota applies, 0 for none."""
+        if is_pending(kind) and self.index.row(self.index.pending, 0) < 0:
+            return E_CAPACITY
         waits = is_pending(kind) or (not source and kind <= KIND_MESSAGE_FILE)
         segments = self.own_max if waits else self.data_max
         return self.meta.log.flush() or self.space.make_room(size, segments, group)

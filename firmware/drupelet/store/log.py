@@ -162,8 +162,9 @@ class Log:
         if place == self.at:
             return place > 0
         index = self.index_of(place // self.segment_size)
-        is_there = index >= 0 and HEAD_SIZE <= place % self.segment_size < self.end_of(index)
-        return is_there and self._is_sound(index, place)
+        offset = place % self.segment_size
+        is_there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
+        return is_there and self._is_sound(index, offset)
 
     def step(self, place: int) -> int:
         """Read the head of the record after `place` (0: the first); return its place, 0: none."""
@@ -262,11 +263,12 @@ class Log:
         self.at = place
         return True
 
-    def _is_sound(self, index: int, place: int) -> bool:
+    def _is_sound(self, index: int, offset: int) -> bool:
         """Read a record's head; check its CRC if the segment is damaged or not yet scanned."""
-        if self.is_scanned and not self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
-            return self._look(place)
-        return self.verify(place, self.end_of(index) - place % self.segment_size)
+        place = self.numbers[index] * self.segment_size + offset
+        if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
+            return self.verify(place, self.end_of(index) - offset)
+        return self._look(place)
 
     def _look_from(self, index: int, offset: int) -> int:
         """Read the head of the first valid record from `offset` on; return its place, 0: none."""
@@ -288,9 +290,8 @@ class Log:
     def _next_sound(self, index: int, offset: int) -> int:
         """Return the offset of a segment's first valid record from `offset` on, or its end."""
         end = self.end_of(index)
-        first = self.numbers[index] * self.segment_size
         search = not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
-        while offset < end and not self._is_sound(index, first + offset):
+        while offset < end and not self._is_sound(index, offset):
             offset = offset + 1 if search else end
         return offset
 

@@ -1,6 +1,7 @@
 """Reads `drupelet.toml` into a Config; a mistake is a ConfigError: one line with the remedy."""
 
 import re
+import stat
 import tomllib
 from pathlib import Path
 
@@ -46,9 +47,9 @@ from drupelet_transports.common.url import carrier_of
 def load(home: Path) -> Config:
     """Read and validate the configuration of a home; raises ConfigError."""
     path = home / CONFIG_NAME
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise ConfigError(f"{path}: is no ordinary file; move it away")
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise ConfigError(f"{path}: is no ordinary file; move it away")
         with path.open("rb") as file:
             text = file.read(CONFIG_SIZE_MAX + 1)
     except FileNotFoundError:
