@@ -21,7 +21,8 @@ HASHED = (64, 1024)
 _BODY = 100
 _HEAP = 4 << 20
 _EVENTS = 2000
-# A delivery is measured in so many: one may be slowed down from its start to its end.
+# Deliveries and hashes make a ratio, and each is of the fastest of so many processes: one may be
+# slowed down from its start to its end, and a slow hash would make a delivery look fast.
 _PROCESSES = 9
 # What only hashes has the heap of a board.
 _HASH_HEAP = 128 << 10
@@ -54,11 +55,14 @@ def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
         _BODY,
         *HASHED,
     }
-    answer = board.run(
-        interpreter, firmware, _HASH_HEAP, "speed.py",
-        {"sizes": sorted(sizes), "seals": HASHED, "min_us": plan.min_ms * 1000},
-    )  # fmt: skip
+    settings = {"sizes": sorted(sizes), "seals": HASHED, "min_us": plan.min_ms * 1000}
+    answer = board.run(interpreter, firmware, _HASH_HEAP, "speed.py", settings)
     hashes = {size: (blake2s, sha256) for size, blake2s, sha256 in answer["hashes"]}
+    for _ in range(_PROCESSES - 1):
+        again = board.run(interpreter, firmware, _HASH_HEAP, "speed.py", settings | {"seals": ()})
+        for size, blake2s, sha256 in again["hashes"]:
+            fastest = hashes[size]
+            hashes[size] = min(blake2s, fastest[0]), min(sha256, fastest[1])
     rows = []
     for profile, result in zip(plan.profiles, codec_results, strict=True):
         for work, record, size, us in result["codec"]:
