@@ -145,8 +145,10 @@ def table(result: dict[str, Any]) -> "Table":
 
     mixed = any(member["name"] == plan.PICO for member in result["members"])
     caption = (
-        "B/msg: all bytes on this member's carriers but black boxes, both ways, per"
-        " message in its log. mAh: modelled, ESP32"
+        "too early: before a message that it comes after. B/msg: all bytes on this member's"
+        " carriers but black boxes, both ways, per message in its log. p50 s, p90 s: so long after"
+        " it was written, half and 90 % of the messages were in this member's log. mAh: of the"
+        " whole run, modelled, ESP32"
     )
     if mixed:
         caption += (
