@@ -91,10 +91,11 @@ def test_messages_come_while_the_agent_of_the_process_runs(
                     message.done()
                     if len(got) == 3:
                         break
+                # The agent ends with the block, whatever the other one has by then.
+                wait_for(lambda: len(b.log()) == 3, "all three at the other agent")
         return sorted(got)
 
     assert asyncio.run(program()) == ["a: beside it", "a: from a program", "b: from b"]
-    wait_for(lambda: len(b.log()) == 3, "all three at the other agent")
     assert not config.locked(a.path)
     with open_home(a.path) as home:
         assert texts(home) == []
