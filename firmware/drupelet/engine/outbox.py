@@ -192,22 +192,25 @@ class Outbox:
         self._set_count(self.count + 1)
         return row
 
-    def _move(self, row: int, to: int) -> int:
-        """Move a row to `to`; return the row after that."""
-        self.handles[to] = self.handles[row]
-        copy(self.rows, to * ROW_SIZE, self.rows, row * ROW_SIZE, ROW_SIZE)
-        return to + 1
+    def _move(self, row: int, to: int, count: int) -> int:
+        """Move `count` rows from `row` to an earlier place, or one row anywhere; return the row
+        after them."""
+        for offset in range(count):
+            self.handles[to + offset] = self.handles[row + offset]
+        copy(self.rows, to * ROW_SIZE, self.rows, row * ROW_SIZE, count * ROW_SIZE)
+        return to + count
 
     def _evict_held(self) -> None:
         """Evict the older half of the rows that the peer holds."""
         excess = (self.count - self.open_count + 1) >> 1
-        to = 0
-        for row in range(self.count):
-            if excess and not self.is_open(row):
+        row = to = kept_from = 0
+        while excess:
+            if not self.is_open(row):
                 excess -= 1
-            else:
-                to = self._move(row, to)
-        self._set_count(to)
+                to = self._move(kept_from, to, row - kept_from)
+                kept_from = row + 1
+            row += 1
+        self._set_count(self._move(kept_from, to, self.count - kept_from))
 
     def _set_count(self, count: int) -> None:
         self.count = count
@@ -220,9 +223,7 @@ class Outbox:
     def drop(self, row: int) -> None:
         """Remove a row."""
         self.set_state(row, self.state(row) | HOLD)
-        for later in range(row + 1, self.count):
-            self._move(later, later - 1)
-        self._set_count(self.count - 1)
+        self._set_count(self._move(row + 1, row, self.count - row - 1))
 
     # --- the log ---
 
@@ -347,7 +348,7 @@ class Outbox:
             self._evict_held()
         row = self.count
         while row and self.handles[row - 1] > handle:
-            self._move(row - 1, row)
+            self._move(row - 1, row, 1)
             row -= 1
         self._put(row, handle, id, 0, group)
         self._mark_ephemeral(row, handle, group)
@@ -388,7 +389,7 @@ class Outbox:
         held = 0
         for row in range(0 if lost_until else self.count):
             if not self.is_open(row):
-                held = self._move(row, held)
+                held = self._move(row, held, 1)
         self._set_count(held)
         self.cursor = self.open_count = 0
         if lost_until > self.lost_until:

@@ -32,6 +32,8 @@ IDS = {"a": b"\xa0\0\0\1", "b": b"\xb0\0\0\2"}
 # Of the readings, which come first among a member's groups.
 READINGS = 1
 _LOOK_S = 0.02
+# An agent that is asked for its status wakes and answers, which counts as its CPU time.
+_ASK_S = 0.25
 _STEP_S_MAX = 900.0
 _STOP_S_MAX = 30.0
 TAG_SIZE = 8
@@ -234,7 +236,7 @@ class AgentHome:
             owed = [peer for peer in status.peers if peer.outstanding or peer.more_outstanding]
             return status.said_ms > started_ms and not owed
 
-        wait_for(is_settled, f"acknowledgement of what {self.name} has")
+        wait_for(is_settled, f"acknowledgement of what {self.name} has", look_s=_ASK_S)
 
 
 @contextlib.contextmanager
