@@ -202,7 +202,7 @@ def quotes_of_hosts() -> list[Quote]:
     return [
         (PAGE, f"takes {ratio['stick-write']} of the CPU of a plain paho program"),
         (PAGE, f"takes {ratio['mqtt-live']} times as much as the plain pair, for a backlog"
-               f" {ratio['mqtt-backlog']}, where 1.5 are planned."),
+               f" {ratio['mqtt-backlog']}, where at most 1.5 are planned."),
         (PAGE, f"had the ratios {' and '.join(before.rsplit(', ', 1))}, so they vary."),
         (PAGE, f"took {idle['cpu_s']} CPU seconds in ten minutes; each woke {idle['wakes_per_s']}"
                f" times a second, and the one that wrote more wrote {idle['write_kb']:.0f} KB"),
