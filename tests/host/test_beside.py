@@ -27,7 +27,7 @@ def test_a_message_travels_after_five_commands(homes: Path) -> None:
     assert run("put", "--home", "well", "41 cm").exit_code == 0
     assert run("stick", "stick", "--home", "well").exit_code == 0
     visit = run("stick", "stick", "--home", "farm")
-    assert visit.exit_code == 0 and "1 new messages" in visit.output
+    assert visit.exit_code == 0 and "1 new message)" in visit.output
     assert "41 cm" in run("log", "--home", "farm").output
     one, other = (config.load(homes / name) for name in ("well", "farm"))
     assert one.group == other.group == "orchard"

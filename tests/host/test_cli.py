@@ -336,7 +336,7 @@ def test_a_stick_without_room_for_everything_is_told_by_the_exit_status(
         patched.setattr(Stick, "free", lambda _: free_size)
         full = CliRunner().invoke(app, words)
     assert full.exit_code == exit_codes.REFUSED, full.output
-    assert "messages for bob wait: the stick has no more room" in full.stderr
+    assert "messages for bob waiting: the stick has no more room" in full.stderr
     assert full.stdout.endswith("safe to unplug\n")
     with_room = CliRunner().invoke(app, words)
     assert with_room.exit_code == 0 and not with_room.stderr, with_room.output

@@ -217,7 +217,7 @@ def test_a_copied_flash_is_told_and_remembered(home: Home, tmp_path: Path) -> No
     member.close(clock.now_ms())
     member.sealing.close()
     check = found(home, FAIL)["clones"]
-    assert "b: 1 frames of a second device" in check.text
+    assert "b: 1 frame of a second device" in check.text
 
 
 def test_a_damaged_store(home: Home) -> None:

@@ -348,7 +348,7 @@ def test_what_was_exported_does_not_come_again_after_the_store_was_put_back(
     (tmp_path / "backup.db").rename(home / "store.db")
     assert run(home, str(out)).stdout.startswith("0 messages"), "before the agent has noticed"
     exported.fill(home, [b"4"])  # it has the handle of the third
-    assert run(home, str(out)).stdout.startswith("1 messages")
+    assert run(home, str(out)).stdout.startswith("1 message exported")
     assert [row.split(",")[5] for row in out.read_text().splitlines()[1:]] == ["1", "2", "3", "4"]
 
 

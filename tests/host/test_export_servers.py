@@ -158,7 +158,9 @@ def test_influxdb_with_a_password(tmp_path: Path) -> None:
         server.request(
             f"/query?{urllib.parse.urlencode({'q': 'CREATE DATABASE farm', **who})}", b""
         )
-        assert run(home, server.url, "--login-file", str(login)).stdout.startswith("1 messages")
+        assert run(home, server.url, "--login-file", str(login)).stdout.startswith(
+            "1 message exported"
+        )
     finally:
         server.stop()
 
@@ -293,7 +295,7 @@ def test_mqtt_hands_on_each_message_once_wherever_the_export_is_killed(
     expected = [entry.id.hex() for entry in logged(home)]
     wait_for(lambda: len(subscriber.ids()) >= len(expected), "all states")
     exported.fill(home, [b"the last"])
-    assert run(home, url).stdout.startswith("1 messages")
+    assert run(home, url).stdout.startswith("1 message exported")
     wait_for(lambda: len(subscriber.ids()) >= len(expected) + 1, "the last state")
     subscriber.stop()
     assert Counter(subscriber.ids()) == Counter([entry.id.hex() for entry in logged(home)])

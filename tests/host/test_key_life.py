@@ -264,7 +264,7 @@ def test_files_of_another_fleet_are_not_called_cut_short(
     theirs.put("of another fleet")
     stick(tmp_path / "usb", theirs)
     done = CliRunner().invoke(app, placed(("stick", str(tmp_path / "usb")), a.path))
-    why = "1 files are not sealed with our keys (another fleet's, or from before new keys)"
+    why = "1 file not sealed with our keys (another fleet's, or from before new keys)"
     assert f"drupelet: {why}\n" in done.output
     assert "cut short" not in done.output and "damaged" not in done.output
     assert texts(a) == set()
@@ -287,7 +287,7 @@ def test_a_copied_home_is_told_of_when_both_were_at_one_stick(
     assert "`drupelet revoke b` if it was cloned" in done.output
     assert texts(a) == {"of the one"}
     done = CliRunner().invoke(app, placed(("doctor",), a.path))
-    assert done.exit_code == 1 and "frames of a second device with its keys" in done.output
+    assert done.exit_code == 1 and "of a second device with its keys" in done.output
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_backup_that_is_none(make_home: MakeHome, tmp_path: Path, name: str) -
     (tmp_path / "noise").write_bytes(bytes(range(256)) * 40)
     target = Home.__new__(Home)
     target.path = tmp_path / "new"
-    for source, why in ((bad, "no part of a home"), (tmp_path / "noise", "cannot be restored"),
+    for source, why in ((bad, "no part of a home"), (tmp_path / "noise", "use another copy"),
                         (tmp_path / "none", "No such file")):  # fmt: skip
         refused(target, ("restore", str(source)), why)
         assert not target.path.exists()

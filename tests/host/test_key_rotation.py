@@ -111,7 +111,7 @@ def test_a_revocation_waits_for_a_process_that_holds_the_keys(
     with private_files.locked(b.path / "keys/c0000003.live.lock"):
         said = visit(tmp_path / "usb", b)
     assert "read 0 files" in said and not is_revoked(b, C_ID)
-    assert "read 1 files" in call(b, "stick", str(tmp_path / "usb")).output
+    assert "read 1 file " in call(b, "stick", str(tmp_path / "usb")).output
     assert is_revoked(b, C_ID)
 
 

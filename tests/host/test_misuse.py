@@ -513,7 +513,7 @@ def test_damaged_files_on_a_stick_are_told_of(make_home: MakeHome, tmp_path: Pat
     done = home.run("stick", str(usb))
     assert done.returncode == 0
     assert done.stdout.endswith("safe to unplug\n")
-    assert done.stderr == "drupelet: 2 files are damaged or for another, and were left alone\n"
+    assert done.stderr == "drupelet: 2 files damaged or for another, left alone\n"
 
 
 @pytest.mark.parametrize("only", ["nonsense", "5-1", "-1", "1-99999999999", "1,,2", "1e3"])

@@ -68,7 +68,7 @@ def test_a_line_that_is_too_long_stops_behind_those_before_it(home: Home) -> Non
     for end in (b"\nafter\n", b""):
         done = put(home, "--each-line", given=b"a\n" + fits + b"\n" + long + end)
         assert done.returncode == 1 and done.stdout == b""
-        assert b"2 messages of standard input were accepted; the next line has" in done.stderr
+        assert b"2 messages of standard input accepted; the next line has" in done.stderr
         assert done.stderr.count(b"\n") == 1
     assert waiting(home) == [b"a", fits] * 2
 
@@ -78,7 +78,7 @@ def test_more_lines_than_have_room_wait_for_the_agent(home: Home) -> None:
     given = b"\n".join(lines)
     done = put(home, "--each-line", given=given)
     assert done.returncode == 1
-    assert b"4096 messages of standard input were accepted, and no more have room" in done.stderr
+    assert b"4,096 messages of standard input accepted, and no more have room" in done.stderr
     home.start()
     done = put(home, "--each-line", given=given)
     assert done.returncode == 0, done.stderr

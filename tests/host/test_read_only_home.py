@@ -93,7 +93,7 @@ def test_a_home_on_a_full_disk_can_be_read(make_home: Callable[..., Home]) -> No
     shown = read(home.path, "log", before=_no_room)
     assert shown.returncode == 0 and "21.5 C" in shown.stdout, shown.stderr
     shown = read(home.path, "status", before=_no_room)
-    assert shown.returncode == 0 and "1 messages in the log" in shown.stdout, shown.stderr
+    assert shown.returncode == 0 and "1 message in the log" in shown.stdout, shown.stderr
     refused = read(home.path, "put", "x", before=_no_room)
     assert refused.returncode == 1 and refused.stderr.count("\n") == 1
     assert "free some space" in refused.stderr

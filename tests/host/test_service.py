@@ -368,7 +368,7 @@ def test_status_is_watched_on_a_terminal_and_refused_elsewhere(make_home: MakeHo
         while text.count(b"agent running") < 2:
             text += os.read(terminal.fd, 65536)
         home.put("new")
-        while b"1 messages in the log" not in text:
+        while b"1 message in the log" not in text:
             text += os.read(terminal.fd, 65536)
     finally:
         shown.send_signal(signal.SIGINT)

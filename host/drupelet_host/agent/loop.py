@@ -31,7 +31,7 @@ from drupelet_host.agent.supervisor import Supervisor
 from drupelet_host.agent.topics import Topics
 from drupelet_host.agent.waiter import Polled, Waiter
 from drupelet_host.base import clock
-from drupelet_host.base.output import Output, message_start, payload_text
+from drupelet_host.base.output import Output, counted, message_start, payload_text
 from drupelet_host.feeds.agent_feed import AgentFeed
 from drupelet_host.feeds.home_log import HomeLog
 from drupelet_host.feeds.places import Places
@@ -199,7 +199,7 @@ class Agent:
             self.output.event(
                 "started",
                 f"{self.config.name} ({self.config.id.hex()}) in group {self.config.group},"
-                f" {len(self.config.peers)} peers",
+                f" {counted(len(self.config.peers), 'peer')}",
                 name=self.config.name, id=self.config.id.hex(), boot=self.member.boot,
                 pid=os.getpid(),
             )  # fmt: skip
@@ -208,7 +208,7 @@ class Agent:
             if not self._patient:
                 self._first_contact()
             self._write_status()
-            self._supervisor.ready(f"serving {len(self.config.peers)} peers")
+            self._supervisor.ready(f"serving {counted(len(self.config.peers), 'peer')}")
             on_ready()
             while not self.stopping:
                 wait_ms = self.turn()
@@ -633,7 +633,7 @@ class Agent:
                 changed["mode"].append(line.peer.name)
         self._epoch_ms = min([settings.epoch_ms, *(peer.epoch_ms for peer in settings.peers)])
         self.member.save(clock.now_ms())
-        self.output.event("peers", f"{len(settings.peers)} peers", **changed)
+        self.output.event("peers", counted(len(settings.peers), "peer"), **changed)
         return changed
 
     def _check_reload(self, settings: Config) -> None:

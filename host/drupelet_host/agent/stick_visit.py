@@ -22,6 +22,7 @@ from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import Seal
 from drupelet_host.agent.issuing_visit import IssuingVisit
 from drupelet_host.base import clock
+from drupelet_host.base.output import counted
 from drupelet_host.home.config import Peer
 from drupelet_host.home.private_files import BusyError, PrivateError
 from drupelet_host.keys.key_folder import BUNDLE, KeysError
@@ -61,9 +62,10 @@ class Report(msgspec.Struct):
     def text(self) -> str:
         """One line for a person."""
         line = (
-            f"{self.path}: read {self.bundles_read} files ({self.frames_read} frames,"
-            f" {self.messages} new messages), wrote {self.bundles_written} files"
-            f" ({self.frames_written} frames)"
+            f"{self.path}: read {counted(self.bundles_read, 'file')}"
+            f" ({counted(self.frames_read, 'frame')}, {counted(self.messages, 'new message')}),"
+            f" wrote {counted(self.bundles_written, 'file')}"
+            f" ({counted(self.frames_written, 'frame')})"
         )
         line += "".join(f"; {problem}" for problem in self.problems)
         return line + ("; safe to unplug" if self.safe_to_unplug else "")
@@ -202,12 +204,12 @@ def _unread(carrier: IssuingVisit, stick: Stick) -> list[str]:
     # A file that was cut counts as damaged, too.
     unsound = stick.damaged + stick.foreign - carrier.truncated
     unread = (
-        (carrier.truncated, "were cut short; their rest comes again"),
+        (carrier.truncated, "cut short; the rest comes again"),
         (carrier.unopened,
-         "are not sealed with our keys (another fleet's, or from before new keys)"),
-        (unsound, "are damaged or for another, and were left alone"),
+         "not sealed with our keys (another fleet's, or from before new keys)"),
+        (unsound, "damaged or for another, left alone"),
     )  # fmt: skip
-    parts = [f"{count} files {what}" for count, what in unread if count > 0]
+    parts = [f"{counted(count, 'file')} {what}" for count, what in unread if count > 0]
     if stick.crowded:
         parts.append("a folder holds more names than were looked at; take out what is not ours")
     return parts
@@ -260,13 +262,13 @@ def _hand_out(
     if code < 0:
         nothing = "nothing" if carrier.bundles_out == before else "not all was"
         report.problems.append(
-            f"{nothing} written for {name}, {waiting} messages wait: the stick is full,"
-            " read-only or gone"
+            f"{nothing} written for {name}, {counted(waiting, 'message')} waiting: the stick is"
+            " full, read-only or gone"
         )
     elif waiting:
         report.problems.append(
-            f"{waiting} messages for {name} wait: the stick has no more room; bring it back when"
-            f" {name} has read it, or make room on it"
+            f"{counted(waiting, 'message')} for {name} waiting: the stick has no more room; bring"
+            f" it back when {name} has read it, or make room on it"
         )
     if code < 0:
         return

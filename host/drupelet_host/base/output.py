@@ -50,6 +50,11 @@ class Output:
             line(f"{kind:<10} {text}", self._at_once)
 
 
+def counted(count: int, noun: str) -> str:
+    """How many of what: "1 peer", "2 peers"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def payload_text(payload: bytes) -> str:
     """A payload for a table: its text as `printable` shows it, or its size and hex."""
     try:

@@ -238,7 +238,8 @@ def status(
     state = "running" if report.running else "not running"
     output.line(f"{report.name} ({report.id}) in group {report.group}, agent {state}")
     print(
-        f"{report.delivered} messages in the log, {report.telemetry} black-box segments,"
+        f"{output.counted(report.delivered, 'message')} in the log,"
+        f" {output.counted(report.telemetry, 'black-box segment')},"
         f" {report.pending} wait for a parent, {report.outbox} in the outbox,"
         f" store {report.store_bytes / 1024:.0f} KiB"
     )
@@ -280,8 +281,8 @@ def _beside(report: Status) -> list[str]:
     """What no peer can be given, members that could not be taken as peers, the remote log."""
     feed = report.feed
     lines = [
-        f"{peer.name}: {peer.undeliverable} messages not deliverable: too long for a frame"
-        " of its carrier, and no answer says that it reads segments"
+        f"{peer.name}: {output.counted(peer.undeliverable, 'message')} not deliverable: too long"
+        " for a frame of its carrier, and no answer says that it reads segments"
         for peer in report.peers
         if peer.undeliverable
     ]
@@ -342,10 +343,14 @@ def stick(
         output.print_json(report)
     else:
         print(
-            f"read {report['bundles_read']} files ({report['frames_read']} frames,"
-            f" {report['messages']} new messages)"
+            f"read {output.counted(report['bundles_read'], 'file')}"
+            f" ({output.counted(report['frames_read'], 'frame')},"
+            f" {output.counted(report['messages'], 'new message')})"
         )
-        print(f"wrote {report['bundles_written']} files ({report['frames_written']} frames)")
+        print(
+            f"wrote {output.counted(report['bundles_written'], 'file')}"
+            f" ({output.counted(report['frames_written'], 'frame')})"
+        )
         for problem in report["problems"]:
             output.complain(problem)
         if report["safe_to_unplug"]:

@@ -155,7 +155,8 @@ def push(folder: Folder, home: Home = None, as_json: AsJson = False) -> None:
     if as_json:
         output.print_json(done)
     else:
-        print(f"{done['pushed']} messages uploaded, {done['stored']} are there")
+        uploaded = output.counted(done["pushed"], "message")
+        print(f"{uploaded} uploaded, {done['stored']:,} there in all")
 
 
 def pull(folder: Folder, home: Home = None, as_json: AsJson = False) -> None:
@@ -164,7 +165,7 @@ def pull(folder: Folder, home: Home = None, as_json: AsJson = False) -> None:
     if as_json:
         output.print_json(done)
     else:
-        print(f"{done['pulled']} messages new in the log")
+        print(f"{output.counted(done['pulled'], 'new message')} in the log")
 
 
 def _remote_log(kind: str, folder: Path, home: Path | None) -> dict[str, Any]:

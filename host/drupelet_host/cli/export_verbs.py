@@ -237,7 +237,7 @@ def _tell(settings: _Settings, written: int, as_json: bool) -> None:
     if as_json:
         output.print_json({"exported": written, "to": settings.to})
     else:
-        output.line(f"{written} messages exported to {settings.to}")
+        output.line(f"{output.counted(written, 'message')} exported to {settings.to}")
 
 
 def _target_of(settings: _Settings) -> "Callable[[LogReader], Target]":

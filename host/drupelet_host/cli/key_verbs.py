@@ -227,7 +227,7 @@ def backup(
     if as_json:
         output.print_json({"file": str(file), "files": count})
     else:
-        print(f"{file}: {count} files; whoever reads it can be this member")
+        print(f"{file}: {output.counted(count, 'file')}; whoever reads it can be this member")
 
 
 def restore(

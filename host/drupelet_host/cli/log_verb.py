@@ -66,7 +66,7 @@ def log(
 
     if group not in GROUPS:
         raise typer.BadParameter(f"must be one of {', '.join(GROUPS)}", param_hint="--group")
-    wanted = Wanted(_since_ms(since), author, _id_start(id, "--id"))
+    wanted = Wanted(_since_ms(since), author, _id_start(id, "--id") if id else "")
     with _reading(home_of(home)) as view:
         _print(_chosen(view, group, limit, wanted, follow), as_json)
 
@@ -179,8 +179,8 @@ def _since_ms(text: str) -> int:
 
 
 def _id_start(text: str, where: str) -> str:
-    if text and not _ID_START.fullmatch(text):
+    if not _ID_START.fullmatch(text):
         raise typer.BadParameter(
-            f"is up to {2 * ID_SIZE} hex digits, as `drupelet log` shows", param_hint=where
+            f"is 1 to {2 * ID_SIZE} hex digits, as `drupelet log` shows", param_hint=where
         )
     return text.lower()

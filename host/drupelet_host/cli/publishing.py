@@ -148,7 +148,11 @@ def publish(call: Call) -> None:
         _say(done, size, folder, call.as_json)
     except (OSError, DrupeletError) as error:
         # Who takes this for a failure says it again.
-        what = f"{done} messages accepted" if size is None else f"accepted as entry {done}"
+        what = (
+            f"{output.counted(done, 'message')} accepted"
+            if size is None
+            else f"accepted as entry {done}"
+        )
         output.complain(f"{what}, but that could not be shown: {error}")
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
 
@@ -186,13 +190,17 @@ def _send_ephemeral(settings: Config, content: bytes | None, as_json: bool) -> N
             )
         answer = ask(settings, SendEphemeral(piece), "message")
         if "error" in answer:
-            before = f"{done} messages were sent; " if done else ""
+            before = f"{output.counted(done, 'message')} sent; " if done else ""
             raise CapacityError(before + answer["error"])
         done += 1
         if as_json:
             output.print_json(answer)
     if not as_json:
-        what = f"{len(content)} bytes" if content is not None else f"{done} messages"
+        what = (
+            output.counted(len(content), "byte")
+            if content is not None
+            else output.counted(done, "message")
+        )
         print(f"{what} sent to those who are there", flush=True)
 
 
@@ -210,9 +218,10 @@ def _say(done: int, size: int | None, home: Path, as_json: bool) -> None:
         return
     who = "the agent" if running else "the next agent or stick visit"
     if size is None:
-        print(f"{done} messages accepted; {who} publishes them", flush=True)
+        them = "it" if done == 1 else "them"
+        print(f"{output.counted(done, 'message')} accepted; {who} publishes {them}", flush=True)
     else:
-        print(f"{size} bytes accepted; {who} publishes it", flush=True)
+        print(f"{output.counted(size, 'byte')} accepted; {who} publishes it", flush=True)
 
 
 def post(connection: sqlite3.Connection, payload: bytes, home: Path, wait: bool) -> int:
@@ -270,7 +279,7 @@ def _wait_for_room(home: Path, done: int) -> None:
 
 
 def _accepted(count: int) -> str:
-    return f"{count} messages of standard input were accepted"
+    return f"{output.counted(count, 'message')} of standard input accepted"
 
 
 def _is_too_long(payload: bytes) -> bool:

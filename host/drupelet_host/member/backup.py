@@ -204,7 +204,12 @@ def restore(source: Path, home: Path) -> config.Config:
         _move(part, home)
         settings = config.load(home)
         done = True
-    except (OSError, tarfile.TarError, DrupeletError, sqlite3.Error) as error:
+    except tarfile.TarError:
+        raise BackupError(
+            f"{source}: cannot be restored (it is damaged, or nothing that `drupelet backup`"
+            " wrote; use another copy)"
+        ) from None
+    except (OSError, DrupeletError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise BackupError(f"{source}: cannot be restored ({reason})") from None
     finally:

@@ -15,6 +15,7 @@ import msgspec
 
 from drupelet_host.base import clock
 from drupelet_host.base.atomic_write import atomic_write
+from drupelet_host.base.output import counted
 from drupelet_host.home.toml_table import shown
 from drupelet_host.member.report_shapes import MemberReport, PeerReport, SealReport, decoded
 
@@ -51,7 +52,7 @@ def last_status(path: Path) -> MemberReport:
 def foreign_text(name: str, count: int, group: str) -> str:
     """What to say of messages that open under a peer's keys and belong to no group of ours."""
     return (
-        f"{name}: {count} messages of it belong to no group of ours, so they are dropped; `group`"
+        f"{name}: {counted(count, 'message')} of no group of ours, dropped; `group`"
         f" (here {shown(group)}), `client` and `family` must be the same at both"
     )
 

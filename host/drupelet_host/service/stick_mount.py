@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drupelet_host.base.output import counted
 from drupelet_host.service.led import Led
 from drupelet_host.service.units import ServiceError
 
@@ -52,8 +53,8 @@ class Result:
         parts = [f"drupelet: {name}"]
         if self.report:
             parts.append(
-                f"{self.report['messages']} new messages,"
-                f" {self.report['bundles_written']} files written"
+                f"{counted(self.report['messages'], 'new message')},"
+                f" {counted(self.report['bundles_written'], 'file')} written"
             )
         parts += self.problems
         return ": ".join(parts[:2]) + "".join(f"; {part}" for part in parts[2:]) + (

@@ -19,6 +19,7 @@ from msgspec import Meta
 from drupelet.base.errors import DrupeletError
 from drupelet.base.limits import SEAL_REVOKE_SENDS
 from drupelet_host.base import clock
+from drupelet_host.base.output import counted
 from drupelet_host.home import config, file_lock, private_files
 from drupelet_host.home.broker_access import access
 from drupelet_host.home.config import Config
@@ -83,7 +84,9 @@ def examine(home: Path) -> list[Check]:
         settings = config.load(home)
     except DrupeletError as error:
         return [*checks, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
-    checks.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
+    checks.append(
+        Check("configuration", OK, f"{settings.name} with {counted(len(settings.peers), 'peer')}")
+    )
     status = latest_status(settings)  # a hung agent is waited for once
     looks: tuple[tuple[Callable[..., Iterator[Check]], tuple[object, ...]], ...] = (
         (_lock, (settings, status)),
@@ -129,7 +132,7 @@ def _modes(home: Path) -> Iterator[Check]:
     for text in bad:
         yield Check("modes", FAIL, text, "after that make new keys: `drupelet rotate NAME`")
     if not bad:
-        yield Check("modes", OK, f"{len(paths) - 1} key files, for their owner only")
+        yield Check("modes", OK, f"{counted(len(paths) - 1, 'key file')}, for their owner only")
 
 
 def _lock(settings: Config, status: MemberReport) -> Iterator[Check]:
@@ -322,7 +325,7 @@ def _clones(settings: Config) -> Iterator[Check]:
         id = key.removeprefix(CLONES)
         name = names.get(id, id)
         yield Check(
-            "clones", FAIL, f"{name}: {count} frames of a second device with its keys",
+            "clones", FAIL, f"{name}: {counted(count, 'frame')} of a second device with its keys",
             f"if it was set back, nothing is lost; else `drupelet revoke {name}`, then new keys",
         )  # fmt: skip
     if not rows:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from drupelet.base.limits import BOX_HEADER_SIZE
 from drupelet_host.base.atomic_write import atomic_write
+from drupelet_host.base.output import counted
 
 SUFFIX = ".dbx"
 OTHER_SUFFIX = ".dbx-other"
@@ -55,7 +56,7 @@ class Exported:
     @property
     def text(self) -> str:
         """The counts for a person."""
-        counts = f"{self.segments} segments"
+        counts = counted(self.segments, "segment")
         if self.others:
             counts += (
                 f"; {self.others} more with a number that another segment of their device has:"

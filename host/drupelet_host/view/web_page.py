@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from drupelet_host.base import clock
-from drupelet_host.base.output import DAMAGED_TEXT, MESSAGE_CHARACTERS_MAX, printable
+from drupelet_host.base.output import DAMAGED_TEXT, MESSAGE_CHARACTERS_MAX, counted, printable
 from drupelet_host.member.report_shapes import ChannelReport, SharedReport
 from drupelet_host.view.log_view import Entry
 from drupelet_host.view.status_shapes import PeerStatus, Status
@@ -79,7 +79,7 @@ def _body(report: Status, entries: list[Entry]) -> Element:
         ),
         _element(
             "p",
-            f"{report.delivered} messages in the log, {report.outbox} in the outbox, "
+            f"{counted(report.delivered, 'message')} in the log, {report.outbox} in the outbox, "
             f"{report.pending} wait for a parent",
         ),
         _element("h2", "Members"),
@@ -153,7 +153,7 @@ def _owed(peer: PeerStatus, is_running: bool) -> str:
         return "not known"
     if not count:
         return "nothing"
-    text = f"{count}{' or more' if peer.more_outstanding else ''} messages"
+    text = f"{count:,} or more messages" if peer.more_outstanding else counted(count, "message")
     if is_running and peer.owed_since_ms:
         text += f", since {clock.age_text(peer.owed_since_ms).removesuffix(' ago')}"
     return text

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drupelet_host.base.output import counted
 from drupelet_tools.telemetry.blackbox import codes
-from drupelet_tools.telemetry.text.cells import between, counted
+from drupelet_tools.telemetry.text.cells import between
 from drupelet_tools.telemetry.text.time_units import span
 
 Row = dict[str, Any]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drupelet_host.base.output import counted
 from drupelet_tools.telemetry.analysis.figures import Figures
 from drupelet_tools.telemetry.analysis.sync_cost import BYTE_KINDS
 from drupelet_tools.telemetry.page import sections_energy, sections_fleet
@@ -18,7 +19,6 @@ from drupelet_tools.telemetry.text.cells import (
     Cells,
     Row,
     Table,
-    counted,
     delivered,
     link,
     moment,

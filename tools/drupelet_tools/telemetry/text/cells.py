@@ -103,11 +103,6 @@ def number(value: float | None, digits: int = 0, unit: str = "") -> str:
     return f"{value:,.{digits}f}{unit}"
 
 
-def counted(count: int, noun: str) -> str:
-    """How many of what: "1 device", "2 devices"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def significant(value: float | None) -> str:
     """Three significant digits without an exponent, or a dash."""
     if value is None:
