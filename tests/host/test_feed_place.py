@@ -19,6 +19,7 @@ from drupelet_host.home import config, private_files
 from drupelet_host.home.config import Config, FeedSettings, Peer
 from drupelet_host.member.member import Member
 from drupelet_host.remote.content_store import SqliteRemoteStore
+from drupelet_host.view import doctor
 from drupelet_transports.common.url import Url
 from drupelet_transports.host.mqtt_host import MqttClient
 from host.conftest import Cable, Home, wait_for
@@ -96,6 +97,9 @@ def test_who_serves_says_that_nobody_can_ask(make_home: MakeHome, broker: Broker
     assert reason.startswith(place) and "nobody listens there" in reason
     wait_for(lambda: pushed(s) == 1, "its own feed")
     assert s.status()["feed"]["reason"] == reason
+    assert doctor.Check(
+        "carriers", doctor.WARN, f"feed: {reason}", "the agent goes on by itself then"
+    ) in doctor.examine(s.path)
 
 
 def make(folder: Path, name: str, number: int, feed: FeedSettings) -> Config:

@@ -185,6 +185,8 @@ def _carriers(settings: Config, status: MemberReport) -> Iterator[Check]:
     ]
     rows += [(row.name, row) for row in (*status.topics, *status.channels)]
     down = [(name, row.reason) for name, row in rows if row.state == DOWN]
+    if status.feed is not None and status.feed.reason:
+        down.append(("feed", status.feed.reason))
     for name, reason in down:
         yield Check("carriers", WARN, f"{name}: {reason}", "the agent goes on by itself then")
     if rows and not down:
