@@ -15,15 +15,14 @@ def work() -> bytearray:
 
 
 @micropython.viper
-def compress(state: object, scratch: object, tables: object, total: int, last: bool):
-    """Mix the block at state[32:96] into the chain value at state[0:32].
+def compress(h: ptr32, v: ptr32, of: ptr8, total: int, last: bool):
+    """Mix the block in the words h[8:24] into the chain value in h[0:8].
 
-    `total`: bytes up to the end of this block, without padding. `last`: this is the last block.
+    `v`: scratch of 16 words. `of`: the tables. `total`: bytes up to the end of this block, without
+    padding. `last`: this is the last block. The pointers are the parameters themselves, because
+    the machine code keeps its first three variables in registers.
     """
-    h = ptr32(state)  # chain value, block from h[8] on
-    v = ptr32(scratch)
-    iv = ptr32(tables)
-    of = ptr8(tables)
+    iv = ptr32(of)
     for i in range(8):
         v[i] = h[i]
         v[i + 8] = iv[i]

@@ -98,7 +98,8 @@ def put_u32_le(buf: "bytearray | memoryview", at: int, value: int) -> None:
 
 def add_u48_le(buf: "bytearray | memoryview", at: int, amount: int) -> None:
     """Add `amount` (0..2^29 - 1) to the 6-byte little-endian counter at buf[at], modulo 2^48."""
-    for _ in range(3):
+    end = at + 6
+    while amount and at < end:
         # The carry plus 16 bits stays below 2^30, so nothing is allocated.
         amount += buf[at] | buf[at + 1] << 8
         buf[at] = amount & 255

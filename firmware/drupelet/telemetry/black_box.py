@@ -33,7 +33,7 @@ from drupelet.base.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet.base.memory import add_u48_le, copy, crc32_into, fill, get_u16
+from drupelet.base.memory import add_u48_le, copy, crc32_into, fill
 from drupelet.base.time_ms import elapsed_ms
 
 # No counter has an index from 18 to 63, so the row of counter 64 follows that of counter 17.
@@ -95,7 +95,8 @@ class BlackBox:
         at: int,
     ) -> None:  # fmt: skip
         """Log an event whose field c is the first 4 bytes of the message id at ids[at]."""
-        self.log(now_ms, code, a, b, get_u16(ids, at), get_u16(ids, at + 2))
+        high = ids[at] << 8 | ids[at + 1]
+        self.log(now_ms, code, a, b, high, ids[at + 2] << 8 | ids[at + 3])
 
     def state(self, now_ms: int, power_state: int) -> None:
         """Enter a power state; the time since the last call counts for the previous state."""
@@ -179,7 +180,8 @@ class BlackBox:
 
     def _event(self, now_ms: int, code: int, a: int, b: int) -> int:
         """Begin an event in `writing`; return the offset of its field c, 0 if it is lost."""
-        self._tick(now_ms)
+        if now_ms != self.last_ms:
+            self._tick(now_ms)
         if not self._has_room():
             self.lost += 1
             self.count(COUNT_LOST, 1)
