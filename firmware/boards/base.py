@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from boards.ports import StickPort
+    from drupelet_transports.stick.stick import Stick
 
 _COMMAND_SIZE_MAX = const(64)
 _CTRL_C = const(3)
@@ -114,7 +114,7 @@ class BasePort:
     release = feed  # nor a prompt that needs the console
     restart = feed  # what started this process may start it again
 
-    def open_stick(self, path: str, own_id: "bytes | bytearray") -> "StickPort":
+    def open_stick(self, path: str, own_id: "bytes | bytearray") -> "Stick":
         """Return the stick in a folder that the operating system mounts."""
         from drupelet_transports.stick.stick import Stick
 

@@ -22,9 +22,8 @@ from drupelet.node import Node
 from drupelet.seal.seal import Seal
 from drupelet.telemetry.black_box import BlackBox
 from drupelet_transports.common.transport import Transport
+from drupelet_transports.stick.stick import Stick
 
-# Prints one line of JSON.
-Say = Callable[[str], None]
 # Handles an event by its message's handle; OK, or a code: the event is repeated an epoch later.
 Act = Callable[[int], int]
 
@@ -42,16 +41,6 @@ class Payload(Protocol):
 # Returns the payload of a reading by its number, counted from 0 over all boots; None: there is no
 # reading now. The payload is used before the next call.
 Take = Callable[[int], Payload | None]
-
-
-class ClockPort(Protocol):
-    """Time: a count of milliseconds for the core, wall time for timestamps."""
-
-    def now_ms(self) -> int:
-        """Milliseconds from any origin, modulo 2^30."""
-
-    def timestamp_into(self, out: bytearray) -> None:
-        """Write 8 bytes, big-endian: ms since the Unix epoch."""
 
 
 class BatteryPort(Protocol):
@@ -107,7 +96,7 @@ class ConsolePort(Protocol):
         """Print one line of JSON."""
 
 
-class LinePort(Protocol):
+class LinePort(KeeperPort, Protocol):
     """A serial carrier: a `transport.Transport` that is its own KeeperPort."""
 
     up: bool
@@ -116,27 +105,6 @@ class LinePort(Protocol):
     """The longest frame, in bytes."""
     poll_object: object
     """The stream to wait on; None if there is none."""
-
-    def maintain(self, now_ms: int) -> object:
-        """See KeeperPort."""
-
-    def wait_ms(self, now_ms: int) -> int:
-        """See KeeperPort."""
-
-
-class NetworkPort(KeeperPort, Protocol):
-    """Keeps a network up. Nothing is read from it: its `poll_object` is None."""
-
-    poll_object: None
-    up: bool
-    """Whether the network is connected now."""
-
-
-class StickPort(Protocol):
-    """A socket for sticks: a `drupelet_transports.stick.stick.Stick`, or an SD card."""
-
-    def present(self) -> bool:
-        """Whether there is a stick now."""
 
 
 class SleeperPort(Protocol):
@@ -171,8 +139,6 @@ class DevicePort(Protocol):
     served: list[list[Any]]
     """Rows of [KeeperPort, its carrier, the carrier's stream that the port watches]."""
     seals: list[tuple[Seal, Link]]
-    brokers: list[Any]
-    """Connections to brokers."""
     acts: dict[int, Act]
     """Handlers of events by group (number), called before `Node.done`."""
     sleeper: SleeperPort | None
@@ -180,10 +146,6 @@ class DevicePort(Protocol):
     epoch_ms: int
     due_ms: int
     """When the next reading is due."""
-    heap_low: int
-
-    def step(self) -> int:
-        """Do everything that is due now; return how long to sleep, in ms."""
 
     def left_ms(self, now_ms: int) -> int:
         """Return the time until the next reading is due, in ms."""
@@ -244,8 +206,8 @@ class Port(Protocol):
     """One kind of board: the class `Port` of `boards/<port>/port.py`, created as `Port(config)`.
 
     `config` is the board's configuration (docs/boards.md); a port reads only the keys about its
-    own peripherals. A port is its board's clock (ClockPort). If the configuration asks for
-    something that a kind of board does not have, the port raises DrupeletError with one line.
+    own peripherals. If the configuration asks for something that a kind of board does not have,
+    the port raises DrupeletError with one line.
     """
 
     board: int
@@ -303,7 +265,7 @@ class Port(Protocol):
         A line that is not plugged in comes up later; a wrong URL raises DrupeletError.
         """
 
-    def open_stick(self, path: str, own_id: "bytes | bytearray") -> StickPort:
+    def open_stick(self, path: str, own_id: "bytes | bytearray") -> Stick:
         """Return the stick that is mounted at `path`."""
 
     def source(self, config: dict) -> Take:

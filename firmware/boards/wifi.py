@@ -31,7 +31,7 @@ _UP = const(2)
 
 
 class Wifi:
-    """The NetworkPort (boards/ports.py) of Wi-Fi."""
+    """The KeeperPort (boards/ports.py) of Wi-Fi. Nothing is read from it."""
 
     poll_object = None
 
