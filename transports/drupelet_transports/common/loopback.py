@@ -1,4 +1,7 @@
-"""Restricts a broker to this machine, for example so that the demo uses no network."""
+"""IPv4 addresses as text, and which hosts are this machine.
+
+A broker that must be on this machine is one for the demo, which uses no network.
+"""
 
 from drupelet_transports.common.transport import TransportError
 
@@ -10,22 +13,23 @@ def require_loopback(host: str) -> str:
     """
     if host == "localhost":
         return "127.0.0.1"
-    if host == "::1" or _is_loopback_v4(host):
+    if host == "::1" or address_v4(host)[:1] == b"\x7f":
         return host
     raise TransportError(
         "broker " + host + " refused: it is not on this machine; use localhost, 127.0.0.1 or [::1]"
     )
 
 
-def _is_loopback_v4(host: str) -> bool:
-    parts = host.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(_is_octet(part) for part in parts)
+def address_v4(text: str) -> bytes:
+    """Return the four bytes of a dotted address; b"" if it is malformed."""
+    octets = [number_of(part, 3) for part in text.split(".")]
+    if len(octets) != 4 or min(octets) < 0 or max(octets) > 255:
+        return b""
+    return bytes(octets)
 
 
-def _is_octet(text: str) -> bool:
-    return is_digits(text) and len(text) <= 3 and int(text) <= 255
-
-
-def is_digits(text: str) -> bool:
-    """Whether the text is one or more of 0..9."""
-    return len(text) > 0 and all(char in "0123456789" for char in text)
+def number_of(text: str, digits_max: int) -> int:
+    """Return the number that one to `digits_max` digits 0..9 write; -1: the text is no such."""
+    if 0 < len(text) <= digits_max and all(char in "0123456789" for char in text):
+        return int(text)
+    return -1

@@ -13,7 +13,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.base.time_ms import elapsed_ms
-from drupelet_transports.common.loopback import is_digits
+from drupelet_transports.common.loopback import address_v4
 from drupelet_transports.common.sockets import read, write
 from drupelet_transports.common.transport import E_CLOSED, Transport, TransportError
 
@@ -34,22 +34,13 @@ _RETRY_MS = const(5000)
 _EMPTY_MAX = const(8)
 
 
-def _address(text: str) -> bytes:
-    """Return the four bytes of a dotted address; b"" if it is malformed."""
-    parts = text.split(".")
-    for part in parts:
-        if not is_digits(part) or len(part) > 3 or int(part) > 255:
-            return b""
-    return bytes([int(part) for part in parts]) if len(parts) == 4 else b""
-
-
 def membership(host: str, interface: str) -> bytes:
     """Return the argument of IP_ADD_MEMBERSHIP: the group's address and ours ("": any).
 
     Raises TransportError with one line for the user.
     """
-    group = _address(host)
-    own = _address(interface) if interface else bytes(4)
+    group = address_v4(host)
+    own = address_v4(interface) if interface else bytes(4)
     if not group or not 224 <= group[0] <= 239:
         raise TransportError(host + ": not a multicast address; take one that begins with 239.")
     if not own:

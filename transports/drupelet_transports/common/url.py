@@ -17,7 +17,7 @@ that has the URL and the remedy.
 
 from drupelet.base.compat import const
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
-from drupelet_transports.common.loopback import is_digits
+from drupelet_transports.common.loopback import number_of
 from drupelet_transports.common.transport import TransportError
 
 # The longest URL that is accepted: a path of 200 characters and all options fit.
@@ -30,10 +30,19 @@ _PREFIX_SIZE_MAX = const(32)
 # The longest label of a DNS name.
 _LABEL_SIZE_MAX = const(63)
 
-_SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop", "uart", "console")
+# The options that each scheme may have.
+_OPTIONS = {
+    "serial": ("baud", "frame", "plain"),
+    "mqtt": (),
+    "mqtts": (),
+    "stick": (),
+    "udp": ("interface",),
+    "loop": (),
+    "uart": ("tx", "rx", "baud", "frame", "plain"),
+    "console": ("frame", "plain"),
+}
 # Lines of a microcontroller; the host at the other end uses serial:///dev/...
 BOARD_LINES = ("uart", "console")
-_CABLE_OPTIONS = ("baud", "frame", "plain")
 # The highest number of a UART or a pin.
 _PIN_MAX = const(127)
 
@@ -72,7 +81,7 @@ class Url:
         text = self.options.get(name)
         if text is None:
             return default
-        value = int(text) if is_digits(text) and len(text) <= 9 else 0
+        value = number_of(text, 9)
         if value <= 0:
             raise _wrong(self.text, name + " must be a number above 0, as in ?" + name + "=115200")
         return value
@@ -93,7 +102,7 @@ def parse_url(text: str) -> Url:
         raise TransportError("carrier URL is longer than 256 characters: shorten the path")
     colon = text.find(":")
     scheme = text[:colon] if colon > 0 else ""
-    if scheme not in _SCHEMES:
+    if scheme not in _OPTIONS:
         raise _wrong(
             text, "start it with serial:// mqtt:// mqtts:// stick:// udp:// uart: or console:"
         )
@@ -160,7 +169,7 @@ def _parse_authority(url: Url, text: str) -> None:
         port = "" if colon < 0 else text[colon:]
     if not port:
         return
-    value = int(port[1:]) if is_digits(port[1:]) and len(port) <= 6 else 0
+    value = number_of(port[1:], 5)
     if port[0] != ":" or not 0 < value < 65536:
         raise _wrong(url.text, "the port must be a number from 1 to 65535")
     url.port = value
@@ -185,17 +194,8 @@ def _unquote(url: Url, path: str) -> str:
 
 
 def _check(url: Url) -> None:
-    allowed: tuple[str, ...] = ()
-    if url.scheme == "serial":
-        allowed = _CABLE_OPTIONS
-    elif url.scheme == "uart":
-        allowed = ("tx", "rx", "baud", "frame", "plain")
-    elif url.scheme == "console":
-        allowed = ("frame", "plain")
-    elif url.scheme == "udp":
-        allowed = ("interface",)
     for name in url.options:
-        if name not in allowed:
+        if name not in _OPTIONS[url.scheme]:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.options.get("plain", "1") != "1":
         raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
@@ -222,7 +222,7 @@ def _check(url: Url) -> None:
 
 def _check_uart(url: Url) -> None:
     for text in (url.path, url.options.get("tx", "0"), url.options.get("rx", "0")):
-        if not (is_digits(text) and len(text) <= 3 and int(text) <= _PIN_MAX):
+        if not 0 <= number_of(text, 3) <= _PIN_MAX:
             raise _wrong(url.text, "give number and pins, as in uart:1?tx=4&rx=5&baud=115200")
     url.option_number("baud", 1)
     if ("tx" in url.options) != ("rx" in url.options):
