@@ -127,7 +127,7 @@ class MqttClient:
         self._failures = 0
         self._subscribed = 0  # how many topics were subscribed to
         self._at = self._end = 0
-        self._tx_at = self._tx_end = 0
+        self._tx_at = 0  # where the pending bytes begin
         self.connects = self.disconnects = 0
         self.retained = self.misdirected = 0
         self._reset()
@@ -168,11 +168,6 @@ class MqttClient:
             self._backoff_ms = self._failures = 0
 
     @property
-    def pending_size(self) -> int:
-        """Bytes of the last packet that the socket has not taken yet."""
-        return self._tx_end - self._tx_at
-
-    @property
     def skipped(self) -> int:
         """Packets that were skipped, because they are longer than any frame."""
         return self._reader.skipped
@@ -207,7 +202,7 @@ class MqttClient:
             return self._keepalive_s * 1000
         if self._state == _DOWN:
             return max(0, self._backoff_ms - elapsed_ms(now_ms, self._since_ms))
-        if self._state == _UP and self._tx_at == self._tx_end:
+        if self._state == _UP and not self.pending_size:
             if self._pinging:
                 return max(0, _ANSWER_MS_MAX - elapsed_ms(now_ms, self._ping_ms))
             return max(0, self._keepalive_s * 500 - self._idle_ms(now_ms))
@@ -217,7 +212,7 @@ class MqttClient:
         """Send DISCONNECT and close; from now on transports return E_CLOSED."""
         if self._state > _CONNECTING and self._state != _CLOSED:
             self._flush()
-            if self._sock is not None and self._tx_at == self._tx_end:
+            if self._sock is not None and not self.pending_size:
                 self._queue(short_into(self._tx, DISCONNECT))
         self._drop()
         self._state = _CLOSED
@@ -233,7 +228,7 @@ class MqttClient:
         if self._state != _UP:
             return E_CLOSED
         self._flush()
-        if self._tx_at < self._tx_end:
+        if self.pending_size:
             return E_CAPACITY
         count = publish_into(self._tx, topic, frame, size)
         self._queue(count)
@@ -285,7 +280,7 @@ class MqttClient:
         self._reader.reset()
         self._holder = None
         self._at = self._end = 0
-        self._tx_at = self._tx_end = 0
+        self.pending_size = 0  # bytes of the last packet that the socket has not taken yet
         self._pinging = False
         self._heard_ms = self._sent_ms = self._ping_ms = self._now_ms
 
@@ -379,26 +374,27 @@ class MqttClient:
         elif self._idle_ms(now_ms) >= self._keepalive_s * 500:
             self._pinging = True
             self._ping_ms = now_ms
-            if self._tx_at == self._tx_end:
+            if not self.pending_size:
                 self._queue(short_into(self._tx, PINGREQ))
 
     # --- bytes ---
 
     def _queue(self, size: int) -> None:
         self._tx_at = 0
-        self._tx_end = size
+        self.pending_size = size
         self._flush()
 
     def _flush(self) -> None:
-        while self._tx_at < self._tx_end and self._sock is not None:
+        while self.pending_size > 0 and self._sock is not None:
             try:
-                count = write(self._sock, self._tx, self._tx_at, self._tx_end - self._tx_at)
+                count = write(self._sock, self._tx, self._tx_at, self.pending_size)
             except (OSError, ValueError) as error:
                 self._fail(error)
                 return
             if not count:
                 return
             self._tx_at += count
+            self.pending_size -= count
             self._sent_ms = self._now_ms
 
     def _fill(self) -> bool:

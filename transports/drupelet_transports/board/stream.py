@@ -70,5 +70,5 @@ class StreamBoard(StreamTransport):
         stream = self._stream
         if stream is not None:
             self._stream = self.poll_object = None
-            self.pending_size = self._tx_at = self._tx_end = 0
+            self.pending_size = 0
             getattr(stream, "close" if hasattr(stream, "close") else "deinit")()

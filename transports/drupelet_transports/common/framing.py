@@ -141,8 +141,7 @@ class StreamTransport(Transport):
         self._rx_at = 0
         self._rx_end = 0
         self._tx = bytearray(wire_size_max(frame_size_max) + 1)
-        self._tx_at = 0
-        self._tx_end = 0
+        self._tx_at = 0  # where the pending bytes begin
         self._begun = False
         self.pending_size = 0  # created now, because adding an attribute later allocates
 
@@ -156,8 +155,8 @@ class StreamTransport(Transport):
 
     def flush(self) -> int:
         """Write the pending bytes; OK when all are written, else E_CAPACITY or E_CLOSED."""
-        while self._tx_at < self._tx_end:
-            count = self._write(self._tx_at, self._tx_end - self._tx_at)
+        while self.pending_size > 0:
+            count = self._write(self._tx_at, self.pending_size)
             if count <= 0:
                 return count if count else E_CAPACITY
             self._tx_at += count
@@ -176,9 +175,9 @@ class StreamTransport(Transport):
             at = 1
         end = encode_into(self._tx, frame, size, at)
         self._tx_at = 0
-        self._tx_end = self.pending_size = end
+        self.pending_size = end
         if self.flush() == E_CLOSED:
-            self._tx_end = self._tx_at = self.pending_size = 0
+            self.pending_size = 0
             return E_CLOSED
         self._begun = True
         self.last_wire_size = end

@@ -97,7 +97,7 @@ class SerialHost(StreamTransport):
         if self._port is not None:
             self._port.close()
             self._port = self.poll_object = None
-            self.pending_size = self._tx_at = self._tx_end = 0
+            self.pending_size = 0
 
 
 def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialHost:
