@@ -14,7 +14,6 @@ PUBLISH = const(0x30)
 SUBSCRIBE = const(0x82)
 SUBACK = const(0x90)
 PINGREQ = const(0xC0)
-PINGRESP = const(0xD0)
 DISCONNECT = const(0xE0)
 
 # PUBLISH flags (3.3.1).
@@ -47,18 +46,17 @@ def connect_into(
 
     login: user and password, or empty.
     """
+    texts = (client_id,) + login  # noqa: RUF005 - MicroPython has no other way
     remaining = 10
-    for text in (client_id,) + login:  # noqa: RUF005 - MicroPython has no other way
+    for text in texts:
         remaining += 2 + len(text)
     at = _head_into(out, CONNECT, remaining)
     copy(out, at, _CONNECT_HEAD, 0, 7)
     out[at + 7] = _CLEAN | _LOGIN if login else _CLEAN
     put_u16(out, at + 8, keepalive_s)
     at += 10
-    for text in (client_id,) + login:  # noqa: RUF005 - MicroPython has no other way
-        put_u16(out, at, len(text))
-        copy(out, at + 2, text, 0, len(text))
-        at += 2 + len(text)
+    for text in texts:
+        at = _text_into(out, at, text)
     return at
 
 
@@ -74,34 +72,33 @@ def _head_into(out: bytearray, kind: int, remaining: int) -> int:
     return 3
 
 
+def _text_into(out: bytearray, at: int, text: bytes) -> int:
+    """Write a string with its length in front (1.5.3) to out[at:]; return the end."""
+    put_u16(out, at, len(text))
+    copy(out, at + 2, text, 0, len(text))
+    return at + 2 + len(text)
+
+
 def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
     """Write SUBSCRIBE to one topic filter at QoS 0 (3.8); return the packet's size."""
-    remaining = 5 + len(topic)
-    assert remaining < 128
-    out[0] = SUBSCRIBE
-    out[1] = remaining
-    put_u16(out, 2, packet_id)
-    put_u16(out, 4, len(topic))
-    copy(out, 6, topic, 0, len(topic))
-    out[6 + len(topic)] = 0
-    return 7 + len(topic)
+    at = _head_into(out, SUBSCRIBE, 5 + len(topic))
+    put_u16(out, at, packet_id)
+    at = _text_into(out, at + 2, topic)
+    out[at] = 0
+    return at + 1
 
 
 def publish_into(out: bytearray, topic: bytes, payload: "bytes | bytearray", size: int) -> int:
     """Write PUBLISH of payload[:size] at QoS 0, not retained (3.3); return the packet's size."""
     at = _head_into(out, PUBLISH, 2 + len(topic) + size)
-    put_u16(out, at, len(topic))
-    copy(out, at + 2, topic, 0, len(topic))
-    at += 2 + len(topic)
+    at = _text_into(out, at, topic)
     copy(out, at, payload, 0, size)
     return at + size
 
 
 def short_into(out: bytearray, kind: int) -> int:
     """Write a packet without a body, PINGREQ or DISCONNECT; return its size."""
-    out[0] = kind
-    out[1] = 0
-    return 2
+    return _head_into(out, kind, 0)
 
 
 class PacketReader:
