@@ -48,6 +48,9 @@ _NO_BYTE = const(-1)
 _LAST_WORDS_MS = const(1000)  # for the console to send what was printed before a reset
 # A UART's receive buffer, for bytes received during a turn: two of the longest frames.
 _RX_SIZE = const(2080)
+# What an ADC reads at most, and at which voltage: usually that of the supply.
+_ADC_FULL = const(65535)
+_ADC_FULL_MV = const(3300)
 
 
 def take_apart(url: str) -> "tuple[str, str, dict[str, str]]":
@@ -66,7 +69,6 @@ class ChipPort(BasePort):
     uart_buffers = True  # whether the sizes of a UART's buffers can be configured
     # Size of a UART's transmit buffer, 0: it has none; frames are written to it piece by piece.
     uart_tx_size = 256
-    adc_full_mv = 3300  # voltage at which an ADC reads 65535; usually the supply
 
     def __init__(self, config: dict) -> None:
         BasePort.__init__(self)
@@ -211,7 +213,8 @@ class ChipPort(BasePort):
         """Return a battery measured by an ADC."""
         from boards.volts import Battery
 
-        return Battery(setting["pin"], setting.get("times", 1), self.adc_full_mv)
+        read = machine.ADC(setting["pin"]).read_u16
+        return Battery(read, _ADC_FULL, _ADC_FULL_MV, setting.get("times", 1))
 
     def warmth(self) -> "float | None":
         """Return the chip's temperature in degrees Celsius; None if it has no sensor."""

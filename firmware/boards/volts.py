@@ -1,18 +1,23 @@
 """A battery at an analogue input."""
 
-import machine
-
 from drupelet.base.compat import const
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _READINGS = const(8)
-_FULL = const(65535)
 
 
 class Battery:
-    """Measures a battery behind a voltage divider by `times`: 3 for a Pico's VSYS on pin 29."""
+    """Measures a battery behind a voltage divider by `times`: 3 for a Pico's VSYS on pin 29.
 
-    def __init__(self, pin: "int | str", times: float, full_mv: int) -> None:
-        self._adc = machine.ADC(pin)
+    read: returns a reading of the input, which is `full` when the input has `full_mv`.
+    """
+
+    def __init__(self, read: "Callable[[], int]", full: int, full_mv: int, times: float) -> None:
+        self._read = read
+        self._full = full
         self._full_mv = full_mv
         self._times = times
 
@@ -20,5 +25,5 @@ class Battery:
         """Return the voltage in mV, the mean of several readings."""
         total = 0
         for _ in range(_READINGS):
-            total += self._adc.read_u16()
-        return int(total * self._full_mv * self._times) // (_READINGS * _FULL)
+            total += self._read()
+        return int(total * self._full_mv * self._times) // (_READINGS * self._full)

@@ -1,6 +1,7 @@
 """The port of the ESP32 family."""
 
 import esp32
+import machine
 
 from boards.chip import ChipPort
 from drupelet.base.compat import const
@@ -8,7 +9,7 @@ from drupelet.base.compat import const
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.esp32.rtc import Rtc
-    from boards.esp32.volts import Battery
+    from boards.volts import Battery
 
 _BOARD_ESP32 = const(1)  # docs/SPEC.md 6.1
 
@@ -27,10 +28,11 @@ class Port(ChipPort):
         return Rtc()
 
     def battery(self, setting: dict) -> "Battery":
-        """Return a battery measured by an ADC with the factory's calibration."""
-        from boards.esp32.volts import Battery
+        """Return a battery measured by an ADC with the factory's calibration, up to 2.45 V."""
+        from boards.volts import Battery
 
-        return Battery(setting["pin"], setting.get("times", 1))
+        adc = machine.ADC(machine.Pin(setting["pin"]), atten=machine.ADC.ATTN_11DB)
+        return Battery(adc.read_uv, 1000, 1, setting.get("times", 1))
 
     def warmth(self) -> float:
         """Return the chip's temperature in degrees Celsius; the first ESP32 gives Fahrenheit."""
