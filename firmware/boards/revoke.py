@@ -1,7 +1,7 @@
 """Revokes the keys of a peer when the issuer says so; loaded only then."""
 
 from drupelet.base.errors import OK
-from drupelet.base.memory import get_u16
+from drupelet.base.memory import fill, get_u16
 from drupelet.seal.record import FLAG_REVOKED, RECORD_KID_AT, RECORD_SIZE, finish
 
 TYPE_CHECKING = False
@@ -19,18 +19,12 @@ def mark_revoked(keys: "KeysPort", rows: int, kid: int) -> int:
     code = OK
     is_found = False
     for row in range(rows):
-        if keys.load(row, record) != OK:
-            continue
-        if kid and get_u16(record, RECORD_KID_AT) & ~3 != kid:
-            continue
-        is_found = True
-        record[1] |= FLAG_REVOKED
-        for at in range(16, 48):
-            record[at] = 0
-        finish(record)
-        row_code = keys.save(row, record)
-        if row_code != OK:
-            code = row_code
+        if keys.load(row, record) == OK and kid in (0, get_u16(record, RECORD_KID_AT) & ~3):
+            is_found = True
+            record[1] |= FLAG_REVOKED
+            fill(record, 16, 32, 0)
+            finish(record)
+            code = keys.save(row, record) or code
     if is_found:
         for seal in keys.seals:
             seal.close()
