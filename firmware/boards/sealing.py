@@ -53,10 +53,9 @@ class Sealing:
             return CARRIER_SERIAL
         return CARRIER_MQTT if url.startswith("mqtt") else CARRIER_STICK
 
-    def open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
-        """Open the carrier of one peer: a serial line, an MQTT client, or the stick socket."""
+    def open_carrier(self, url: str) -> "Any":  # noqa: ANN401 - three shapes
+        """Open the carrier of a URL: a serial line, an MQTT client, or the stick socket."""
         setup = self._setup
-        url = peer["url"]
         kind = self._kind(url)
         if kind != CARRIER_STICK:
             __import__("drupelet_transports.seal.sealed_carrier")
@@ -73,7 +72,7 @@ class Sealing:
             from boards.stick import Socket
 
             stick = setup.port.open_stick(url.split("://")[1].split("?")[0], setup.id)
-            self._socket = Socket(stick, self.buf, setup.port.feed)
+            self._socket = Socket(stick, self.buf)
         return self._socket
 
     def open_topics(self) -> None:

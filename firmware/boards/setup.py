@@ -76,7 +76,7 @@ class Setup:
 
             self.sealing = Sealing(self)
         # Code and the carriers' buffers need contiguous room, so load them before the tables.
-        self.carriers = [self._open_carrier(peer) for peer in peers]
+        self.carriers = [self._open_carrier(peer["url"]) for peer in peers]
         __import__("drupelet.wire.bsp1")
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         store = self._open_store()
@@ -94,13 +94,13 @@ class Setup:
             commands.recover(device)
         if self.sealing:
             self.sealing.open_topics()
-        for row in range(len(peers)):
-            if self.is_plain(peers[row]["url"]):
-                line = self.carriers[row]
-                device.served.append([line, line, None])
-                device.add_live(line, self.link(peers[row], CARRIER_SERIAL))
+        for row, peer in enumerate(peers):
+            carrier = self.carriers[row]
+            if self.is_plain(peer["url"]):
+                device.served.append([carrier, carrier, None])
+                device.add_live(carrier, self.link(peer, CARRIER_SERIAL))
             else:
-                self.sealing.add_carrier(peers[row], self.carriers[row])
+                self.sealing.add_carrier(peer, carrier)
         self.let_go("boards", "sealing")
         # The rest needs all links.
         if self.sleeper:
@@ -121,11 +121,9 @@ class Setup:
         """Whether a URL is that of a serial line without keys, which it must say."""
         return self.is_line(url) and "plain=1" in url
 
-    def _open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - of three shapes
-        """Open the carrier of one peer: a serial line, or as `Sealing.open_carrier`."""
-        if self.is_plain(peer["url"]):
-            return self.open_line(peer["url"])
-        return self.sealing.open_carrier(peer)
+    def _open_carrier(self, url: str) -> "Any":  # noqa: ANN401 - of three shapes
+        """Open the carrier of a URL: a serial line, or as `Sealing.open_carrier`."""
+        return self.open_line(url) if self.is_plain(url) else self.sealing.open_carrier(url)
 
     def open_line(self, url: str) -> "LinePort":
         """Open a serial line."""

@@ -6,8 +6,6 @@ from drupelet_transports.stick.sealed_visit import SealedVisit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from boards.ports import DevicePort
     from drupelet.link.stick_visit import BundleLink
     from drupelet.seal.seal import Seal
@@ -22,18 +20,17 @@ class Socket:
     """The KeeperPort of sticks: `maintain` makes a visit when a stick is plugged in.
 
     It uses the frame buffer and the log of the device, and `buf` of its seals. A visit is one long
-    turn: it calls `feed` for the watchdog after each frame.
+    turn: it feeds the watchdog after each frame.
     """
 
     poll_object = None
 
-    def __init__(self, stick: "Stick", buf: bytearray, feed: "Callable[[], None]") -> None:
+    def __init__(self, stick: "Stick", buf: bytearray) -> None:
         self.device: "DevicePort | None" = None
         self._links: "list[tuple[bytes, BundleLink]]" = []  # peer ids and links
         self._seals: "dict[bytes, Seal]" = {}
         self._stick = stick
         self._buf = buf
-        self._feed = feed
         self._visited = False
         self._wait_ms = 0
 
@@ -80,4 +77,4 @@ class Socket:
 
     def _after_frame(self) -> None:
         self.device.drain()
-        self._feed()
+        self.device.port.feed()

@@ -61,7 +61,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
     if url in urls:
         client = setup.carriers[urls.index(url)]
     else:
-        client = setup.sealing.open_carrier({"url": url})
+        client = setup.sealing.open_carrier(url)
     transport = client.transport(name, name)
     board.brokers.append(client)
     board.served.append([client, transport, None])
