@@ -104,9 +104,7 @@ class Multicast(Transport):
         """See Transport."""
         if self.poll_object is None:
             return E_CLOSED
-        tries = _EMPTY_MAX
-        while tries:
-            tries -= 1
+        for _ in range(_EMPTY_MAX):
             try:
                 size = read(self._in, frame)
             except OSError:
