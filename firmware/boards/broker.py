@@ -40,7 +40,7 @@ def open_client(
         if url.startswith(broker["url"] + "/"):
             settings = broker
     context = tls(settings) if url.startswith("mqtts:") else None
-    client = MqttClient(host, int(port), prefix, random_byte, 60, login(settings), context)
+    client = MqttClient(host, int(port), prefix, random_byte, login(settings), context)
     client.say = say
     return client
 

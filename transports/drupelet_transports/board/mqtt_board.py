@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _CHUNK_SIZE = const(64)
 # Reads in one call: two frames of 1,024 bytes. More waits for the next call.
 _CHUNKS_PER_CALL = const(34)
+_KEEPALIVE_S = const(60)
 # The longest time from connect to SUBACK, and from PINGREQ to its answer; enough for a slow mobile
 # network.
 _ANSWER_MS_MAX = const(10000)
@@ -94,7 +95,6 @@ class MqttClient:
         port: int,
         prefix: str,
         random_byte: "Callable[[], int]",
-        keepalive_s: int = 60,
         login: "tuple[bytes, ...]" = (),
         tls: "Any" = None,  # noqa: ANN401 - a class of MicroPython's
     ) -> None:
@@ -107,7 +107,6 @@ class MqttClient:
         self._address = "127.0.0.1" if host == "localhost" else host
         self._port = port
         self._random_byte = random_byte
-        self._keepalive_s = keepalive_s
         self._head = (prefix + "/").encode()
         self._client_id = binascii.hexlify(bytes([random_byte() for _ in range(_CLIENT_ID_SIZE)]))
         body_size_max = 2 + len(self._head) + _NAME_SIZE_MAX + FRAME_SIZE_MAX
@@ -199,13 +198,13 @@ class MqttClient:
     def wait_ms(self, now_ms: int) -> int:
         """Return the time until the next call of `maintain` if no bytes arrive, in ms."""
         if self._state == _CLOSED:
-            return self._keepalive_s * 1000
+            return _KEEPALIVE_S * 1000
         if self._state == _DOWN:
             return max(0, self._backoff_ms - elapsed_ms(now_ms, self._since_ms))
         if self._state == _UP and not self.pending_size:
             if self._pinging:
                 return max(0, _ANSWER_MS_MAX - elapsed_ms(now_ms, self._ping_ms))
-            return max(0, self._keepalive_s * 500 - self._idle_ms(now_ms))
+            return max(0, _KEEPALIVE_S * 500 - self._idle_ms(now_ms))
         return _CONNECT_POLL_MS
 
     def close(self) -> None:
@@ -256,8 +255,7 @@ class MqttClient:
         if self._holder is transport:
             self._holder = None
             self._reader.release()
-        if transport in self._transports:
-            self._transports.remove(transport)
+        self._transports.remove(transport)
 
     def pump(self) -> None:
         """Write pending bytes; read until a frame is held or nothing is left, within a bound."""
@@ -315,8 +313,7 @@ class MqttClient:
                     self._sock, server_hostname=self._host, do_handshake_on_connect=False
                 )
             self.poll_object = self._sock
-            count = connect_into(self._tx, self._client_id, self._keepalive_s, self._login)
-            self._queue(count)
+            self._queue(connect_into(self._tx, self._client_id, _KEEPALIVE_S, self._login))
             return
 
     def _tell(self, why: str) -> None:
@@ -371,7 +368,7 @@ class MqttClient:
         elif self._pinging:
             if elapsed_ms(now_ms, self._ping_ms) >= _ANSWER_MS_MAX:
                 self._drop()
-        elif self._idle_ms(now_ms) >= self._keepalive_s * 500:
+        elif self._idle_ms(now_ms) >= _KEEPALIVE_S * 500:
             self._pinging = True
             self._ping_ms = now_ms
             if not self.pending_size:

@@ -164,7 +164,7 @@ class Client(mqtt_board.MqttClient):
         self._reset()
         self._sock = self.wire
         self._state = 2  # greeting: named constants are numbers in compiled firmware
-        self._queue(mqtt_board.connect_into(self._tx, self._client_id, self._keepalive_s))
+        self._queue(mqtt_board.connect_into(self._tx, self._client_id, 60))
 
 
 class ClientFuzz:
