@@ -43,19 +43,22 @@ def has_keys(ring: "list[BoardKeys]") -> bool:
 
 
 class BoardKeys:
-    """The key port of one peer; `ring` is the list of the key ports of all peers."""
+    """The key port of one peer, or of a topic; `ring` lists the key ports of all peers.
+
+    The name of its file ends in `end`; that of one that will replace it, in `new_end`.
+    """
 
     def __init__(
         self, files: "Files", own_id: "bytes | bytearray", peer_id: "bytes | bytearray",
-        ring: "list[BoardKeys]",
+        ring: "list[BoardKeys]", end: str = ".KEY", new_end: str = ".NEW",
     ) -> None:  # fmt: skip
         self.own_id = own_id
         self.peer_id = peer_id
         self.seals: "list[Seal]" = []
         self._files = files
         name = binascii.hexlify(peer_id).decode().upper()
-        self._name = name + ".KEY"
-        self._part = name + ".NEW"
+        self._name = name + end
+        self._part = name + new_end
         self._scratch = bytearray(RECORD_SIZE)
         self._ring = ring
         ring.append(self)

@@ -33,16 +33,6 @@ _LABEL = b"drupelet topic"
 _LISTENERS_MAX = 7
 
 
-class TopicKeys(BoardKeys):
-    """The key port of a topic: eight records in the file `<id>.SND`."""
-
-    def __init__(self, files: "Files", own_id: bytes, topic: bytes) -> None:
-        BoardKeys.__init__(self, files, own_id, topic, [])
-        name = binascii.hexlify(topic).decode().upper()
-        self._name = name + ".SND"
-        self._part = name + ".SN2"
-
-
 def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it leaves the heap
     """Open the carrier of a topic; one on a peer's broker shares the peer's connection."""
     board = setup.device
@@ -86,10 +76,8 @@ class BoardTopics:
         assert 0 < len(peers) <= _LISTENERS_MAX, "a topic has 1 to 7 listeners"
         ids = b"".join([bytes.fromhex(peer) for peer in peers])
         context = setup.sealing.context
-        keys = SenderKeys(
-            context.aead, TopicKeys(files, setup.id, topic), setup.id, context.random_byte,
-            _LISTENERS_MAX,
-        )  # fmt: skip
+        records = BoardKeys(files, setup.id, topic, [], ".SND", ".SN2")
+        keys = SenderKeys(context.aead, records, setup.id, context.random_byte, _LISTENERS_MAX)
         if keys.load() != OK:
             keys.create()
         distribution = KeyDistribution(keys, setup.id, topic, ids)
