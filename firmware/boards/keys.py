@@ -34,10 +34,8 @@ def has_keys(ring: "list[BoardKeys]") -> bool:
     for keys in ring:
         if not keys.is_readable():
             raise StorageError("the keys cannot be read: look at its flash")
-        chain_count = 0
-        for row in range(_CHAIN_ROWS):
-            chain_count += keys.load(row, record) == OK
-        if chain_count >= _CHAINS:
+        chain_rows = [row for row in range(_CHAIN_ROWS) if keys.load(row, record) == OK]
+        if len(chain_rows) >= _CHAINS:
             return True
     return False
 
