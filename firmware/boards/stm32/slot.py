@@ -18,23 +18,18 @@ class Slot(Stick):
 
     def present(self) -> bool:
         """Whether there is a card whose files can be read."""
-        if not self._card.present():
-            if self._mounted:
-                self._mounted = False
-                try:
-                    os.umount(self._mount)
-                except OSError:
-                    pass  # the card is gone, and so is what was not yet written to it
-            return False
-        if not self._mounted:
+        is_inserted = self._card.present()
+        if is_inserted != self._mounted:
+            self._mounted = False
             try:
-                # The boot may have mounted a card, perhaps another one.
+                # When a card is inserted, the boot may have mounted one, perhaps another one.
                 os.umount(self._mount)
             except OSError:
-                pass  # nothing was mounted
-            try:
-                os.mount(self._card, self._mount)
-            except OSError:  # not FAT, or the card is not fully inserted
-                return False
-            self._mounted = True
-        return Stick.present(self)
+                pass  # nothing was mounted, or the card is gone with what was not yet written
+            if is_inserted:
+                try:
+                    os.mount(self._card, self._mount)
+                except OSError:  # not FAT, or the card is not fully inserted
+                    return False
+                self._mounted = True
+        return is_inserted and Stick.present(self)
