@@ -71,10 +71,8 @@ class Rtc:
         """Copy the snapshot of the last sleep to `buf`; its size, 0: none, or power was lost."""
         size = self._kept
         if size:
-            view = memoryview(buf)[:size]
-            self._flash.readblocks(
-                self._first // _BLOCK_PAGES, view, self._first % _BLOCK_PAGES * _PAGE_SIZE
-            )
+            block, page = divmod(self._first, _BLOCK_PAGES)
+            self._flash.readblocks(block, memoryview(buf)[:size], page * _PAGE_SIZE)
         return size
 
     def forget(self) -> None:
@@ -89,10 +87,11 @@ class Rtc:
         if first >= _PAGES or first % _BLOCK_PAGES + page_count > _BLOCK_PAGES:
             first = (first // _BLOCK_PAGES + 1) % _BLOCKS * _BLOCK_PAGES
         if size:
-            if first % _BLOCK_PAGES == 0:
-                self._flash.ioctl(_ERASE, first // _BLOCK_PAGES)
+            block, page = divmod(first, _BLOCK_PAGES)
+            if page == 0:
+                self._flash.ioctl(_ERASE, block)
             view = memoryview(buf)[: page_count * _PAGE_SIZE]
-            self._flash.writeblocks(first // _BLOCK_PAGES, view, first % _BLOCK_PAGES * _PAGE_SIZE)
+            self._flash.writeblocks(block, view, page * _PAGE_SIZE)
         stop_watchdog()  # it would end the sleep
         machine.mem32[_FAILED_STARTS] = 0
         machine.mem32[SCRATCH + 4] = size
