@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from drupelet.base.memory import get_u32, put_u32
+from drupelet.base.memory import get_u32
 
 _WOKE = "woke="
 _HEAD_SIZE = 4  # ms until the next reading, then the snapshot
@@ -53,10 +53,8 @@ class Rtc:
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, sleep, and replace this process."""
-        head = bytearray(_HEAD_SIZE)
-        put_u32(head, 0, due_ms)
         with open(self._path, "wb") as file:
-            file.write(head)
+            file.write(struct.pack(">I", due_ms))
             file.write(memoryview(buf)[:size])
         began_ms = time.ticks_ms()
         time.sleep_ms(wait_ms)
