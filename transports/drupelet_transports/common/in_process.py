@@ -44,8 +44,8 @@ class Queue:
 class LoopTransport(Transport):
     """One end of a loop; `pair` creates both."""
 
-    def __init__(self, outward: Queue, inward: Queue, frame_size_max: int) -> None:
-        super().__init__(frame_size_max)
+    def __init__(self, outward: Queue, inward: Queue) -> None:
+        super().__init__(len(outward.frames[0]))
         self._outward = outward
         self._inward = inward
 
@@ -79,7 +79,4 @@ def pair(
     """Return the two ends of a loop that holds `frames_max` frames each way."""
     there = Queue(frame_size_max, frames_max)
     back = Queue(frame_size_max, frames_max)
-    return (
-        LoopTransport(there, back, frame_size_max),
-        LoopTransport(back, there, frame_size_max),
-    )
+    return LoopTransport(there, back), LoopTransport(back, there)
