@@ -70,6 +70,8 @@ class Console:
 class BasePort:
     """The common part of all ports; see `boards.ports.Port`. Subclasses add the rest."""
 
+    clock_set_ms = 0  # a clock that shows less was never set
+
     def __init__(self) -> None:
         self.console = Console()
         self._poll = select.poll()
@@ -84,8 +86,9 @@ class BasePort:
 
     def anchor_into(self, out: bytearray) -> bool:
         """Write 6 bytes, little-endian: ms since the Unix epoch. False: the clock is not set."""
-        out[:] = self._unix_ms().to_bytes(6, "little")
-        return True
+        unix_ms = self._unix_ms()
+        out[:] = unix_ms.to_bytes(6, "little")
+        return unix_ms >= self.clock_set_ms
 
     def _unix_ms(self) -> int:
         return time.time_ns() // 1000000

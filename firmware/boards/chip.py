@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 _ORIGIN_MS = 0
 if hasattr(time, "gmtime") and time.gmtime(0)[0] == 2000:
     _ORIGIN_MS = 946684800000
-# A clock that was never set begins in 2000, 2015 or 2021, depending on the port, so a time before
-# 2024 is not valid.
-_SET_MS = 1704067200000
 BAUD = const(115200)
 _CTRL_C = const(3)
 _NO_BYTE = const(-1)
@@ -65,6 +62,9 @@ def take_apart(url: str) -> "tuple[str, str, dict[str, str]]":
 class ChipPort(BasePort):
     """A microcontroller; see `boards.ports.Port`."""
 
+    # A clock that was never set begins in 2000, 2015 or 2021, depending on the port, so a time
+    # before 2024 is not valid.
+    clock_set_ms = 1704067200000
     uart_pins = True  # whether a UART's pins can be configured
     uart_buffers = True  # whether the sizes of a UART's buffers can be configured
     # Size of a UART's transmit buffer, 0: it has none; frames are written to it piece by piece.
@@ -84,11 +84,6 @@ class ChipPort(BasePort):
         self._turn_ms = 0  # the longest wait while the watchdog runs; 0: it does not run
         led = config.get("led")
         self._led = None if led is None else machine.Pin(led, machine.Pin.OUT, value=1)
-
-    def anchor_into(self, out: bytearray) -> bool:
-        """Write 6 bytes, little-endian: ms since the Unix epoch. False: the clock is not set."""
-        BasePort.anchor_into(self, out)
-        return self._unix_ms() >= _SET_MS
 
     def _unix_ms(self) -> int:
         """Return ms since the Unix epoch; since the reset if the chip has no calendar."""
