@@ -11,8 +11,6 @@ from drupelet.engine.members import SHARED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from boards.ports import DevicePort, SetupPort
     from drupelet.node import Node
     from drupelet.store.files import Files
@@ -25,23 +23,21 @@ _WAIT_MS_MAX = const(1 << 28)
 
 def read_key(files: "Files") -> "bytes | None":
     """Return the command key that the host put on the flash; None: there is none."""
-    if files.size(_KEY_NAME) != _KEY_SIZE:
-        return None
     file = files.open(_KEY_NAME, False)
     if file < 0:
         return None
-    key = bytearray(_KEY_SIZE)
-    count = files.read_into(file, 0, key, 0, _KEY_SIZE)
+    key = bytearray(_KEY_SIZE + 1)  # a file of another size is none of ours
+    count = files.read_into(file, 0, key, 0, len(key))
     files.close(file)
-    return bytes(key) if count == _KEY_SIZE else None
+    return bytes(key[:_KEY_SIZE]) if count == _KEY_SIZE else None
 
 
-def join(setup: "SetupPort", open_folder: "Callable[[str], Files]") -> "BoardCommands | None":
+def join(setup: "SetupPort", files: "Files") -> "BoardCommands | None":
     """Join the command group and share it with all peers, before `Node.boot`.
 
     If there is no key, print that and return None.
     """
-    key = read_key(open_folder(setup.config["flash"]))
+    key = read_key(files)
     if key is None:
         why = "no command key: see `drupelet command --key-to`"
         setup.console.say('{"event":"refused","why":"%s"}' % why)

@@ -195,7 +195,7 @@ class Setup:
         if config.get("commands"):
             from boards.commands import join
 
-            return join(self, BoardFiles)
+            return join(self, BoardFiles(config["flash"]))
         return None
 
     def _boot(self) -> None:
