@@ -52,19 +52,17 @@ class BoardCommands:
     """The command group of one board: created before `Node.boot`, then call `recover`."""
 
     def __init__(self, node: "Node", id: bytes, key: bytes, descriptor: bytes) -> None:
-        self._node = node
-        self._id = id
-        self._client = CommandClient({id: key})
-        self.group = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
+        client = CommandClient({id: key})
+        self.group = node.join(COMMANDS_CLIENT_ID, descriptor, 0, client)
         self._author = Author(node, self.group)
+        actions = [self._set_epoch, self._sleep, self._flush, self._report]
+        self._board = CommandBoard(client, id, actions)
         self._timestamp = bytearray(8)
 
     def recover(self, device: "DevicePort") -> None:
         """After `Node.boot`, find the commands answered so far; handle the group's events."""
         self._device = device
-        actions = [self._set_epoch, self._sleep, self._flush, self._report]
-        self._board = CommandBoard(self._client, self._id, actions)
-        self._board.recover(self._node, self.group)
+        self._board.recover(device.node, self.group)
         self._author.recover()
         device.acts[self.group] = self._obey
 
@@ -75,7 +73,7 @@ class BoardCommands:
         self._author.saw(handle)
         device.port.timestamp_into(self._timestamp)
         return self._board.take(
-            self._node, self.group, handle, self._author, self._timestamp, now_ms
+            device.node, self.group, handle, self._author, self._timestamp, now_ms
         )
 
     # --- operations: each returns the value for the answer, or a negative code ---
