@@ -43,8 +43,6 @@ BAUD = const(115200)
 _CTRL_C = const(3)
 _NO_BYTE = const(-1)
 _LAST_WORDS_MS = const(1000)  # for the console to send what was printed before a reset
-# A UART's receive buffer, for bytes received during a turn: two of the longest frames.
-_RX_SIZE = const(2080)
 # What an ADC reads at most, and at which voltage: usually that of the supply.
 _ADC_FULL = const(65535)
 _ADC_FULL_MV = const(3300)
@@ -66,8 +64,9 @@ class ChipPort(BasePort):
     # before 2024 is not valid.
     clock_set_ms = 1704067200000
     uart_pins = True  # whether a UART's pins can be configured
-    uart_buffers = True  # whether the sizes of a UART's buffers can be configured
-    # Size of a UART's transmit buffer, 0: it has none; frames are written to it piece by piece.
+    # Sizes of a UART's buffers, 0: it has none that can be configured. One receives during a turn
+    # up to two of the longest frames; to the other one, frames are written piece by piece.
+    uart_rx_size = 2080
     uart_tx_size = 256
 
     def __init__(self, config: dict) -> None:
@@ -173,10 +172,9 @@ class ChipPort(BasePort):
 
     def _open_uart(self, number: int, options: "dict[str, str]") -> "machine.UART":
         settings = {"baudrate": int(options.get("baud", BAUD)), "timeout": 0}
-        if self.uart_buffers:
-            settings["rxbuf"] = _RX_SIZE
-            if self.uart_tx_size:
-                settings["txbuf"] = self.uart_tx_size
+        for name, size in (("rxbuf", self.uart_rx_size), ("txbuf", self.uart_tx_size)):
+            if size:
+                settings[name] = size
         for name in ("tx", "rx"):
             if name in options:
                 if not self.uart_pins:

@@ -19,7 +19,7 @@ class Port(ChipPort):
 
     board = _BOARD_NRF
     uart_pins = False
-    uart_buffers = False
+    uart_rx_size = uart_tx_size = 0
 
     def _open_uart(self, number: int, options: "dict[str, str]") -> "machine.UART":
         """Open a UART, and turn the interrupt by Ctrl-C off, which this port accepts on any UART.

@@ -16,4 +16,4 @@ class Port(ChipPort):
 
     board = _BOARD_QEMU
     uart_pins = False
-    uart_buffers = False
+    uart_rx_size = uart_tx_size = 0

@@ -76,7 +76,7 @@ FAULTS = [
     ("esp32", "boards/esp32/rtc.py", 'machine.RTC().memory(b"")', "pass", "sleep"),
     ("stm32", "boards/stm32/rtc.py", "stm.mem32[regulator] |=", "regulator |=", "sleep"),
     ("rp2", "boards/chip.py", "wait_ms >> 1", "wait_ms << 5", "watchdog"),
-    ("nrf", "boards/nrf/port.py", "uart_buffers = False", "uart_buffers = True", "line"),
+    ("nrf", "boards/nrf/port.py", "uart_rx_size = uart_tx_size = 0", "uart_tx_size = 9", "line"),
     ("stm32", "boards/stm32/port.py", "uart_tx_size = 0", "uart_tx_size = 9", "line"),
     ("esp32", "boards/wifi.py", "except OSError:  #", "except IndexError:  #", "wifi"),
     ("rp2", "boards/card.py", "self._card.readblocks(0, self._sector)", "pass", "card"),
