@@ -17,10 +17,6 @@ from drupelet_transports.common.loopback import address_v4
 from drupelet_transports.common.sockets import read, write
 from drupelet_transports.common.transport import E_CLOSED, Transport, TransportError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 # Numbers of Linux's <netinet/in.h>, which lwIP also uses; not every port has names for them.
 _IPPROTO_IP = const(0)
 _IP_MULTICAST_IF = const(32)
@@ -68,24 +64,21 @@ class Multicast(Transport):
             self._out = self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self.poll_object = self._in
             self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_DGRAM)
-            self._open(found[0][-1], self._membership)
+            where = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_DGRAM)[0][-1]
+            self._in.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._in.bind(where)
+            self._in.setsockopt(_IPPROTO_IP, _IP_ADD_MEMBERSHIP, self._membership)
+            self._in.setblocking(False)
+            self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_IF, self._membership[4:])
+            self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_TTL, 1)
+            self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_LOOP, 1)
+            self._out.connect(where)
+            self._out.setblocking(False)
         except OSError as error:
             self.close()
             raise TransportError(
                 self._host + ": cannot be opened (" + str(error) + "); is the network up?"
             ) from None
-
-    def _open(self, where: "Any", joined: bytes) -> None:  # noqa: ANN401 - ports differ
-        self._in.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._in.bind(where)
-        self._in.setsockopt(_IPPROTO_IP, _IP_ADD_MEMBERSHIP, joined)
-        self._in.setblocking(False)
-        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_IF, joined[4:])
-        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_TTL, 1)
-        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_LOOP, 1)
-        self._out.connect(where)
-        self._out.setblocking(False)
 
     def send(self, frame: bytearray, size: int) -> int:
         """See Transport; E_CLOSED if the network is down."""
