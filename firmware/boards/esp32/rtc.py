@@ -12,10 +12,6 @@ import machine
 from drupelet.base.compat import const
 from drupelet.base.memory import get_u32, put_u32
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 _SIZE_MAX = const(2048)  # of `RTC.memory`
 _HEAD_SIZE = const(8)
 
@@ -46,7 +42,7 @@ class Rtc:
         self._kept = b""
         machine.RTC().memory(b"")
 
-    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
         kept = bytearray(_HEAD_SIZE + size)
         put_u32(kept, 0, due_ms)

@@ -24,10 +24,6 @@ from boards.rp2 import MAGIC, SCRATCH, has_woken, is_known, stop_watchdog
 from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 _FAILED_STARTS = const(0x40058028)
 _BLOCK_SIZE = const(4096)
 _BLOCKS = const(2)
@@ -80,7 +76,7 @@ class Rtc:
         self._kept = 0
         machine.mem32[SCRATCH] = 0
 
-    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
         first = self._page
         page_count = _pages(size)

@@ -17,10 +17,6 @@ from drupelet.base.errors import DrupeletError
 from drupelet.base.limits import RTC_SIZE_MAX
 from drupelet.base.memory import copy, get_u32, put_u32
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 _RAM = const(0x40024000)
 _MAGIC = const(0x44525542)
 _HEAD_SIZE = const(16)
@@ -72,7 +68,7 @@ class Rtc:
         self._kept = 0
         put_u32(self._ram, 0, 0)
 
-    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
         ram = self._ram
         copy(ram, _HEAD_SIZE, buf, 0, size)
