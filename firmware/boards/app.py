@@ -91,11 +91,18 @@ class App:
         self._ask(_LOADING, self._load, path)
 
     def _ask(self, where: int, ask: "Callable", argument: object) -> "Any":  # noqa: ANN401 - the owner's
-        """Call the program and return its result; if it fails, report that and return None."""
+        """Call the program and return its result; None if it fails: print, log and count that."""
         try:
             return ask(argument)
         except self._errors as error:
-            self._failed(where, error)
+            if isinstance(error, MemoryError):
+                gc.collect()
+            self.errors += 1
+            now_ms = self._port.now_ms()
+            count = self.errors
+            self._box.log(now_ms, CODE_ERROR, _E_APP, where, count >> 16 & 0xFFFF, count & 0xFFFF)
+            line = {"event": "app", "in": _WORDS[where], "error": describe(error), "errors": count}
+            self._port.console.say(json.dumps(line))
             return None
 
     def _load(self, path: str) -> None:
@@ -114,17 +121,6 @@ class App:
         self._once = getattr(program, "ONCE", False)
         if self._sample is None and self._delivered is None:
             raise ValueError("it has neither sample(now) nor delivered(message)")
-
-    def _failed(self, where: int, error: BaseException) -> None:
-        """Print, log and count an error of the program."""
-        if isinstance(error, MemoryError):
-            gc.collect()
-        self.errors += 1
-        now_ms = self._port.now_ms()
-        count = self.errors
-        self._box.log(now_ms, CODE_ERROR, _E_APP, where, count >> 16 & 0xFFFF, count & 0xFFFF)
-        line = {"event": "app", "in": _WORDS[where], "error": describe(error), "errors": count}
-        self._port.console.say(json.dumps(line))
 
     # --- readings ---
 
