@@ -199,8 +199,7 @@ def _check(url: Url) -> None:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.options.get("plain", "1") != "1":
         raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
-    if "frame" in url.options:
-        url.frame_size_max  # noqa: B018 - raises TransportError if it is wrong
+    url.frame_size_max  # noqa: B018 - raises TransportError if it is wrong
     if url.scheme == "uart":
         _check_uart(url)
     elif url.scheme == "console":
