@@ -65,7 +65,6 @@ def run(port: str) -> int:
     """Run `boards.<port>.main.run`; return its result."""
     gc.threshold(_ROOM)
     main = "boards." + port + ".main"
-    for name in _LATER:
+    for name in _LATER + (main,):
         _load(name)
-    _load(main)
     return sys.modules[main].run()
