@@ -28,7 +28,6 @@ class Card(Stick):
 
     def __init__(self, path: str, own_id: "bytes | bytearray", settings: dict) -> None:
         Stick.__init__(self, path, own_id)
-        self._mount = path.rstrip("/")
         self._spi = machine.SPI(
             settings["spi"], sck=machine.Pin(settings["sck"]), mosi=machine.Pin(settings["mosi"]),
             miso=machine.Pin(settings["miso"]),
@@ -63,7 +62,7 @@ class Card(Stick):
             return False
         try:
             card = sdcard.SDCard(self._spi, self._cs, _BAUD)
-            os.mount(card, self._mount)
+            os.mount(card, self._root)
         except OSError:
             self._asked_ms = now_ms
             return False
@@ -75,6 +74,6 @@ class Card(Stick):
         if self._card is not None:
             self._card = None
             try:
-                os.umount(self._mount)
+                os.umount(self._root)
             except OSError:
                 pass  # the card is gone, and so is what was not yet written to it

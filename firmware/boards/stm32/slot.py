@@ -12,7 +12,6 @@ class Slot(Stick):
 
     def __init__(self, path: str, own_id: "bytes | bytearray") -> None:
         Stick.__init__(self, path, own_id)
-        self._mount = path.rstrip("/")
         self._card = pyb.SDCard()
         self._mounted = False
 
@@ -23,12 +22,12 @@ class Slot(Stick):
             self._mounted = False
             try:
                 # When a card is inserted, the boot may have mounted one, perhaps another one.
-                os.umount(self._mount)
+                os.umount(self._root)
             except OSError:
                 pass  # nothing was mounted, or the card is gone with what was not yet written
             if is_inserted:
                 try:
-                    os.mount(self._card, self._mount)
+                    os.mount(self._card, self._root)
                 except OSError:  # not FAT, or the card is not fully inserted
                     return False
                 self._mounted = True
