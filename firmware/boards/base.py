@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from drupelet_transports.stick.stick import Stick
 
 _COMMAND_SIZE_MAX = const(64)
-_CTRL_C = const(3)
+# Which byte at the console interrupts the program: arguments of micropython.kbd_intr.
+CTRL_C = const(3)
+NO_BYTE = const(-1)
 
 
 def is_ready(poll: "Any") -> bool:  # noqa: ANN401 - a class of MicroPython's
@@ -44,7 +46,7 @@ class Console:
                 return b""
             byte = self.stream.read(1)
             # Ctrl-C is an ordinary byte on ports that turn its interrupt off (boards/nrf/port.py).
-            if not byte or byte[0] == _CTRL_C:
+            if not byte or byte[0] == CTRL_C:
                 return b"stop"
             if byte == b"\n":
                 line = bytes(self._line)

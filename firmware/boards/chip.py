@@ -15,7 +15,7 @@ import time
 import machine
 import micropython
 
-from boards.base import BasePort
+from boards.base import CTRL_C, NO_BYTE, BasePort
 from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import (
@@ -40,8 +40,6 @@ _ORIGIN_MS = 0
 if hasattr(time, "gmtime") and time.gmtime(0)[0] == 2000:
     _ORIGIN_MS = 946684800000
 BAUD = const(115200)
-_CTRL_C = const(3)
-_NO_BYTE = const(-1)
 _LAST_WORDS_MS = const(1000)  # for the console to send what was printed before a reset
 # What an ADC reads at most, and at which voltage: usually that of the supply.
 _ADC_FULL = const(65535)
@@ -74,7 +72,7 @@ class ChipPort(BasePort):
         self._config = config
         # Where frames come over the console, one of their bytes may be that of Ctrl-C.
         has_frames = [1 for peer in config["peers"] if peer["url"].startswith("console:")]
-        micropython.kbd_intr(_NO_BYTE if has_frames else _CTRL_C)
+        micropython.kbd_intr(NO_BYTE if has_frames else CTRL_C)
         try:
             os.mkdir(config["flash"])
         except OSError:
@@ -109,7 +107,7 @@ class ChipPort(BasePort):
 
     def release(self) -> None:
         """Give the console back to the interpreter: let Ctrl-C interrupt again."""
-        micropython.kbd_intr(_CTRL_C)
+        micropython.kbd_intr(CTRL_C)
 
     def restart(self) -> None:
         """Reset the board."""

@@ -10,15 +10,13 @@ import sys
 
 import micropython
 
-from boards.base import is_ready
+from boards.base import CTRL_C, NO_BYTE, is_ready
 from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.base import Console
 
-_CTRL_C = 3
-_NO_BYTE = -1
 _ESCAPE = b"\x00\x03\x03\x00"
 
 
@@ -42,7 +40,7 @@ class ConsoleStream:
         self._room.register(sys.stdout, select.POLLOUT)
         self._byte = bytearray(1)
         self._matched = 0  # how many bytes of the escape sequence were read last
-        micropython.kbd_intr(_NO_BYTE)
+        micropython.kbd_intr(NO_BYTE)
 
     def readinto(self, buf: bytearray) -> "int | None":
         """Read the available bytes into `buf`; return their count, None if there are none."""
@@ -59,7 +57,7 @@ class ConsoleStream:
                 if self._matched == len(_ESCAPE):
                     self._matched = 0
                     self._console.stream = self.watched
-                    micropython.kbd_intr(_CTRL_C)
+                    micropython.kbd_intr(CTRL_C)
                     raise KeyboardInterrupt
             else:
                 self._matched = 1 if byte[0] == _ESCAPE[0] else 0

@@ -6,12 +6,12 @@ Its UART buffers 64 bytes, 5 ms at 115,200 baud: slower lines are safer.
 import machine
 import micropython
 
+from boards.base import NO_BYTE
 from boards.chip import ChipPort
 from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 
 _BOARD_NRF = const(6)  # docs/SPEC.md 6.1
-_NO_BYTE = const(-1)
 
 
 class Port(ChipPort):
@@ -26,7 +26,7 @@ class Port(ChipPort):
 
         On the console Ctrl-C is then a byte that stops the board (boards/base.py).
         """
-        micropython.kbd_intr(_NO_BYTE)
+        micropython.kbd_intr(NO_BYTE)
         return ChipPort._open_uart(self, number, options)
 
     def guard(self, _wait_ms: int) -> None:
