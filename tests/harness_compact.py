@@ -10,7 +10,7 @@ from drupelet.engine.clock import Clocks
 from drupelet.engine.inbox import Inbox
 from drupelet.engine.members import Members
 from drupelet.engine.outbox import Outbox
-from drupelet.wire.compact.intake import CompactReader
+from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.compact.numbering import STAMP_AT
 from harness_values import pieces, to_hex, unhex
 
@@ -49,12 +49,12 @@ class Nobody:
     on_ack = on_gone = on_offer = on_request = on_message = acked = requested = ignore
 
 
-class Feed(CompactReader):
+class Feed(Compact1):
     """Reads record by record and keeps what they say."""
 
     def __init__(self):
         self.link = Nobody()
-        CompactReader.__init__(self, self.link)
+        Compact1.__init__(self, self.link)
         self.begin(self.link)
         self.records = []
         self.groups = {}

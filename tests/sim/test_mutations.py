@@ -20,10 +20,9 @@ from drupelet.node import EVENT_MESSAGE, Node
 from drupelet.seal.seal import Seal
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELETED
-from drupelet.wire.compact import intake as compact1_in
-from drupelet.wire.compact import outlet as compact1_out
+from drupelet.wire.compact import codec as compact1
+from drupelet.wire.compact.codec import ACK, FORM_IDS, Compact1
 from drupelet.wire.compact.hello import outstanding_into
-from drupelet.wire.compact.intake import ACK, FORM_IDS, CompactReader
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.cuts import run_script
@@ -196,8 +195,8 @@ def ack_range_without_generation(patch):
 
         return read
 
-    wrap(patch, CompactReader, "_set", around)
-    patch.setattr(compact1_in, "folds_to", lambda *_: True)
+    wrap(patch, Compact1, "_set", around)
+    patch.setattr(compact1, "folds_to", lambda *_: True)
 
 
 def store_gen_ignored(patch):
@@ -209,7 +208,7 @@ def store_gen_ignored(patch):
         return take
 
     wrap(patch, Seal, "_take_status", around)
-    patch.setattr(CompactReader, "_hear_store", lambda *_: None)
+    patch.setattr(Compact1, "_hear_store", lambda *_: None)
 
 
 SMALL = {
@@ -387,10 +386,18 @@ def another_sum(link, out):
 
 @pytest.mark.parametrize("sums", [nothing_outstanding, another_sum])
 def test_a_greeting_with_a_wrong_sum_is_found(monkeypatch, sums) -> None:
+    def around(plain):
+        def put(self, *rest):
+            with pytest.MonkeyPatch.context() as writer:  # the reader's own sum stays right
+                writer.setattr(compact1, "outstanding_into", sums)
+                return plain(self, *rest)
+
+        return put
+
     steps = [Step(500, "down", (0, 20_000))]
     steps += [Step(1_000 + number, "publish", ("a", 0, 20, 0)) for number in range(4)]
     found = run_both(
         monkeypatch, two(PROFILE_COMPACT_1, steps, 12),
-        lambda patch: patch.setattr(compact1_out, "outstanding_into", sums),
+        lambda patch: wrap(patch, Compact1, "_put_hello", around),
     )  # fmt: skip
     assert found.name == "W1", found

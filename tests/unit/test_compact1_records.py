@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import COMPACT_COVER_SIZE
-from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.codec import (
+    ACK,
+    ACK_FOLD_AT,
+    REQUEST,
+    REQUEST_FOLD_AT,
+    Compact1,
+)
 from drupelet.wire.compact.hello import GREETING
-from drupelet.wire.compact.intake import ACK, ACK_FOLD_AT, REQUEST, REQUEST_FOLD_AT
 from drupelet.wire.compact.numbering import NUMBER_MAX, origin_of
 from drupelet.wire.stamps import DELTA_SIZE_MAX, get_stamp, put_stamp
 from harness_compact import Feed, Nobody, feed

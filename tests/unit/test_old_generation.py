@@ -16,8 +16,8 @@ from drupelet.node import (
     Link,
     Node,
 )
+from drupelet.wire.compact.codec import HELLO_SUM
 from drupelet.wire.compact.hello import GREETING
-from drupelet.wire.compact.intake import HELLO_SUM
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, frames, stamp
 from ram_store import RamStore
 
