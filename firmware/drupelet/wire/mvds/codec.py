@@ -30,12 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.exchange import Exchange
 
-
-# The indices under which an exchange counts records.
-_COUNT_ACK = const(0)
-_COUNT_MESSAGE = const(1)
-_COUNT_OFFER = const(2)
-_COUNT_REQUEST = const(3)
+# The index under which an exchange counts each entry of a payload, by ACK to GROUP_OFFER.
+_COUNTED = b"\0\0\2\3\1\0\2"
 _COUNT_ASK = const(4)  # the SEGMENT of `oversize`
 
 
@@ -62,25 +58,21 @@ class MvdsCodec(Payload):
         is_visible = False  # the peer may see the group of the current group offer
         entry = self.next()
         while entry > 0:
-            kind = _COUNT_OFFER
             if entry == ACK:
-                kind = _COUNT_ACK
                 exchange.on_ack(frame, self.at)
                 if equal(self._last_ack, 0, frame, self.at, ID_SIZE):
                     exchange.on_gone(frame, self.at)
                 copy(self._last_ack, 0, frame, self.at, ID_SIZE)
             elif entry == REQUEST:
-                kind = _COUNT_REQUEST
                 exchange.on_request(frame, self.at)
             elif entry == MESSAGE:
-                kind = _COUNT_MESSAGE
                 self._take(exchange, frame)
             elif entry == GROUP:
                 is_visible = self.group_size == ID_SIZE and exchange.sees_id(frame, self.group_at)
             elif entry == OFFER or is_visible:
                 exchange.on_offer(frame, self.at)
             if entry != GROUP:
-                exchange.count_record(False, kind, self.end - at)
+                exchange.count_record(False, _COUNTED[entry], self.end - at)
                 at = self.end
             entry = self.next()
         return OK if entry == OK else E_PEER
@@ -130,7 +122,7 @@ class MvdsCodec(Payload):
         while self.at < FRAME_SIZE_MAX and exchange.next_message():
             before = self.at
             if self._put_message(exchange, frame):
-                exchange.count_record(True, _COUNT_MESSAGE, self.at - before)
+                exchange.count_record(True, _COUNTED[MESSAGE], self.at - before)
             elif before > at:
                 break  # the next frame has room
             elif self._limit < limit and not oversize.reads_segments(exchange):
@@ -158,19 +150,16 @@ class MvdsCodec(Payload):
         at = self.at
         room_for_one = limit - self.id_size_max
         while at <= room_for_one:
-            kind = _COUNT_OFFER
             if entry == ACK:
-                kind = _COUNT_ACK
                 taken = exchange.take_ack(id, 0)
             elif entry == REQUEST:
-                kind = _COUNT_REQUEST
                 taken = exchange.take_request(id, 0)
             else:
                 taken = exchange.take_offer(id, 0)
             if not taken:
                 return
             end = self.put_id(entry, id, 0)
-            exchange.count_record(True, kind, end - at)
+            exchange.count_record(True, _COUNTED[entry], end - at)
             at = end
 
     def _put_message(self, exchange: "Exchange", frame: bytearray) -> bool:
