@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from drupelet.base.errors import E_PEER, CapacityError
 from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_SYMBOLS_MAX
+from drupelet.wire.protobuf_bytes import varint
 from drupelet.wire.sketch import solve
 from drupelet.wire.sketch.sketch import (
     DONE,
@@ -23,7 +24,6 @@ from drupelet.wire.sketch.sketch import (
     Sketch,
     first_symbols,
     linear_symbols,
-    put_varint,
 )
 from drupelet.wire.sketch.solve import Decoder
 
@@ -46,7 +46,7 @@ id_sets = sets.map(lambda prefixes: {prefix * 4 for prefix in prefixes})
 
 
 def symbols_record(held: int, first: int, symbols: bytes, salt: bytes = SALT) -> bytes:
-    return bytes((SYMBOLS,)) + salt + put_varint(held) + put_varint(first) + symbols
+    return bytes((SYMBOLS,)) + salt + varint(held) + varint(first) + symbols
 
 
 def short(ids: Iterable[bytes]) -> set[bytes]:
@@ -426,11 +426,11 @@ def test_answers_that_no_decoder_gives_change_nothing() -> None:
         done,
         done + b"\x01" + bytes(8),  # a prefix that we do not have: a false solution
         done + b"\x01" + ids[0][:8] + ids[1][:8],  # more than it says
-        done + put_varint(101),
+        done + varint(101),
         done + b"\x01" + ids[0][:7],
         more + b"\x05\x08",  # has symbols that were never sent
         more + b"\x04\x04",
-        more + b"\x04" + put_varint(SKETCH_SYMBOLS_MAX + 1),
+        more + b"\x04" + varint(SKETCH_SYMBOLS_MAX + 1),
         more + b"\x04\x08\x00",
         bytes((LIST,)) + SALT + b"\x00",
         bytes((9,)) + SALT,
@@ -438,7 +438,7 @@ def test_answers_that_no_decoder_gives_change_nothing() -> None:
         assert sketch.hear(answer) == E_PEER, answer.hex()
         assert sketch.verdict == WAIT and not sketch.wanted and not sketch.next(FRAME_SIZE)
     assert sketch.hear(done[:1] + b"othr" + bytes(5)) == WAIT
-    assert sketch.hear(more + b"\x04" + put_varint(SKETCH_SYMBOLS_MAX)) == LIST
+    assert sketch.hear(more + b"\x04" + varint(SKETCH_SYMBOLS_MAX)) == LIST
 
 
 def test_whatever_bytes_arrive_end_in_a_code() -> None:

@@ -14,7 +14,8 @@ from cryptography.exceptions import InvalidTag
 from drupelet.base.errors import PeerError
 from drupelet.base.hkdf import hkdf
 from drupelet.base.limits import BODY_SIZE_MAX, ID_SIZE
-from drupelet.wire.protobuf import BYTES, VARINT, Reader
+from drupelet.wire import protobuf_bytes
+from drupelet.wire.protobuf import BYTES, VARINT
 from drupelet_host.base.aead import Cipher
 from drupelet_host.remote.content_store import ADDRESS_SIZE
 
@@ -38,17 +39,12 @@ SEAL_ENVELOPE = 4
 
 def put_field(out: bytearray, number: int, value: bytes) -> None:
     """Append a field of bytes."""
-    put_varint(out, number << 3 | BYTES)
-    put_varint(out, len(value))
-    out += value
+    out += protobuf_bytes.bytes_field(number, value)
 
 
 def put_varint(out: bytearray, value: int) -> None:
     """Append a varint of up to 64 bits."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    out += protobuf_bytes.varint(value)
 
 
 def fields(content: bytes) -> Iterator[tuple[int, bytes | int]]:
@@ -56,17 +52,9 @@ def fields(content: bytes) -> Iterator[tuple[int, bytes | int]]:
 
     Raises PeerError.
     """
-    reader = Reader()
-    reader.open(content, 0, len(content))
-    while number := reader.next():
-        if number < 0:
-            raise PeerError("not a protobuf")
-        value = content[reader.start : reader.start + reader.size]
-        if reader.kind == BYTES:
+    for number, kind, value in protobuf_bytes.fields(content):
+        if kind in (BYTES, VARINT):
             yield number, value
-        elif reader.kind == VARINT:
-            total = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(value))
-            yield number, total & (1 << 64) - 1
 
 
 @dataclass

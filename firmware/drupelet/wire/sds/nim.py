@@ -10,12 +10,14 @@ HistoryEntry  as in dialect `sds`
 """
 
 from dataclasses import dataclass, field  # noqa: TID251 - host only
+from typing import Any  # noqa: TID251 - host only
 
-from drupelet.base.errors import OK, PeerError
-from drupelet.wire.protobuf import BYTES, VARINT, Reader, varint_to_le8
+from drupelet.base.errors import PeerError
+from drupelet.wire.protobuf import BYTES, VARINT
+from drupelet.wire.protobuf_bytes import bytes_field, fields, varint
 from drupelet.wire.sds.bloom import parameters
 from drupelet.wire.sds.farmhash import nim_hash
-from drupelet.wire.sds.message import BLOOM, CAUSAL, CONTENT, LAMPORT, REPAIR, Decoder
+from drupelet.wire.sds.message import BLOOM, CAUSAL, CONTENT, LAMPORT, REPAIR
 
 _U64 = 1 << 64
 _K_MAX = 64
@@ -44,56 +46,30 @@ class Message:
     content: bytes | None = None
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    value %= _U64
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out) + bytes([value])
-
-
-def _bytes(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | BYTES) + _varint(len(data)) + data
+# The fields of a Message by their numbers, in either dialect.
+_NIM_NAMES = dict(zip((7, 1, 4, 2, 3, 6, 13, 5), Message.__match_args__, strict=True))
+_SDS_NAMES = dict(zip((1, 2, 3, 10, 11, 12, 13, 20), Message.__match_args__, strict=True))
 
 
 def _entry(number: int, entry: Entry) -> bytes:
-    content = _bytes(1, entry.message_id)
+    content = bytes_field(1, entry.message_id)
     if entry.hint:
-        content += _bytes(2, entry.hint)
+        content += bytes_field(2, entry.hint)
     if entry.sender_id:
-        content += _bytes(3, entry.sender_id)
-    return _bytes(number, content)
+        content += bytes_field(3, entry.sender_id)
+    return bytes_field(number, content)
 
 
 def encode(message: Message) -> bytes:
     """Return a message as bytes, its fields in the order in which nim-sds writes them."""
-    out = _bytes(1, message.message_id)
-    out += _varint(2 << 3 | VARINT) + _varint(message.lamport or 0)
+    out = bytes_field(1, message.message_id)
+    out += varint(2 << 3 | VARINT) + varint(message.lamport or 0)
     out += b"".join(_entry(3, entry) for entry in message.causal)
-    out += _bytes(4, message.channel_id) + _bytes(5, message.content or b"")
-    out += _bytes(6, message.bloom or b"")
+    out += bytes_field(4, message.channel_id) + bytes_field(5, message.content or b"")
+    out += bytes_field(6, message.bloom or b"")
     if message.sender_id:
-        out += _bytes(7, message.sender_id)
+        out += bytes_field(7, message.sender_id)
     return out + b"".join(_entry(13, entry) for entry in message.repair)
-
-
-def _fields(data: bytes) -> "list[tuple[int, int, bytes | int]]":
-    reader = Reader()
-    reader.open(data, 0, len(data))
-    fields: list[tuple[int, int, bytes | int]] = []
-    number = reader.next()
-    while number > 0:
-        value: bytes | int = data[reader.start : reader.start + reader.size]
-        if reader.kind == VARINT:
-            out = bytearray(8)
-            varint_to_le8(data, reader.start, reader.start + reader.size, out, 0)
-            value = int.from_bytes(out, "little")
-        fields.append((number, reader.kind, value))
-        number = reader.next()
-    if number < 0:
-        raise PeerError("malformed message")
-    return fields
 
 
 def _texts(data: bytes, what: str) -> bytes:
@@ -106,7 +82,7 @@ def _texts(data: bytes, what: str) -> bytes:
 
 def _decode_entry(data: bytes) -> Entry:
     entry = Entry(b"")
-    for number, kind, value in _fields(data):
+    for number, kind, value in fields(data):
         if kind == BYTES and isinstance(value, bytes):
             if number == 1:
                 entry.message_id = _texts(value, "message_id")
@@ -117,38 +93,36 @@ def _decode_entry(data: bytes) -> Entry:
     return entry
 
 
+def _read(data: bytes, names: dict[int, str]) -> dict[str, Any]:
+    """Return the values of a message's fields by their names. Raises PeerError."""
+    values: dict[str, Any] = {}
+    for number, kind, value in fields(data):
+        name = names.get(number, "")
+        if name == "lamport":
+            if kind == VARINT:
+                values[name] = value
+        elif name and kind == BYTES and isinstance(value, bytes):
+            if name in ("causal", "repair"):
+                values.setdefault(name, []).append(_decode_entry(value))
+            else:
+                values[name] = _texts(value, name) if name.endswith("_id") else value
+    return values
+
+
 def decode(data: bytes) -> Message:
     """Parse a message. Raises PeerError; id, channel, Lamport value and content are required."""
-    message = Message()
-    seen = set()
-    for number, kind, value in _fields(data):
-        if number == 2 and kind == VARINT and isinstance(value, int):
-            message.lamport = value - _U64 if value >> 63 else value
-        elif kind == BYTES and isinstance(value, bytes):
-            _decode_field(message, number, value)
-        else:
-            continue
-        seen.add(number)
-    if not {1, 2, 4, 5} <= seen:
+    values = _read(data, _NIM_NAMES)
+    if not {"message_id", "channel_id", "lamport", "content"} <= values.keys():
         raise PeerError("a field that dialect sds-nim requires is missing")
+    message = Message(**values)
+    if message.lamport is not None and message.lamport >> 63:
+        message.lamport -= _U64
     return message
 
 
-def _decode_field(message: Message, number: int, value: bytes) -> None:
-    if number == 1:
-        message.message_id = _texts(value, "message_id")
-    elif number == 3:
-        message.causal.append(_decode_entry(value))
-    elif number == 4:
-        message.channel_id = _texts(value, "channel_id")
-    elif number == 5:
-        message.content = value
-    elif number == 6:
-        message.bloom = value
-    elif number == 7:
-        message.sender_id = _texts(value, "sender_id")
-    elif number == 13:
-        message.repair.append(_decode_entry(value))
+def from_sds(frame: bytes) -> Message:
+    """Parse a message of dialect `sds`. Raises PeerError."""
+    return Message(**_read(frame, _SDS_NAMES))
 
 
 class NimTimes:
@@ -209,10 +183,10 @@ class NimBloom:
 
     def wire(self) -> bytes:
         """Return the content of the field bloom_filter."""
-        out = _bytes(1, bytes(self.words)) if self.words else b""
+        out = bytes_field(1, bytes(self.words)) if self.words else b""
         numbers = (self.capacity, round(self.error_rate * 1_000_000), self.k, self.m)
         for number, value in enumerate(numbers, 2):
-            out += _varint(number << 3 | VARINT) + _varint(value)
+            out += varint(number << 3 | VARINT) + varint(value)
         return out
 
 
@@ -238,10 +212,10 @@ class Filter:
 def read_filter(data: bytes) -> "Filter | None":
     """Parse a received filter; None if it is malformed or more than six tenths full."""
     try:
-        fields = {number: value for number, _, value in _fields(data)}
+        values = {number: value for number, _, value in fields(data)}
     except PeerError:
         return None
-    words, k, m = fields.get(1), fields.get(4), fields.get(5)
+    words, k, m = values.get(1), values.get(4), values.get(5)
     if not isinstance(words, bytes) or not isinstance(k, int) or not isinstance(m, int):
         return None
     if not 0 < k <= _K_MAX or not 0 < m <= len(words) * 8:
@@ -250,47 +224,19 @@ def read_filter(data: bytes) -> "Filter | None":
     return Filter(words, k, m) if ones * 10 <= m * 6 else None
 
 
-def from_sds(frame: bytes) -> Message:
-    """Parse a message of dialect `sds`. Raises PeerError."""
-    decoder = Decoder()
-    if decoder.open(frame, 0, len(frame)) != OK:
-        raise PeerError("malformed message")
-
-    def part(at: int, size: int) -> "bytes | None":
-        return frame[at : at + size] if at >= 0 else None
-
-    message = Message(
-        frame[decoder.sender_at : decoder.sender_at + decoder.sender_size],
-        frame[decoder.id_at : decoder.id_at + decoder.id_size],
-        frame[decoder.channel_at : decoder.channel_at + decoder.channel_size],
-        int.from_bytes(decoder.lamport, "little") if decoder.has_lamport else None,
-        bloom=part(decoder.bloom_at, decoder.bloom_size),
-        content=part(decoder.content_at, decoder.content_size),
-    )
-    for kind, entries in ((CAUSAL, message.causal), (REPAIR, message.repair)):
-        decoder.rewind()
-        while decoder.next(kind):
-            id = frame[decoder.entry_at : decoder.entry_at + decoder.entry_size]
-            hint = part(decoder.hint_at, decoder.hint_size)
-            entries.append(
-                Entry(id, hint, part(decoder.entry_sender_at, decoder.entry_sender_size))
-            )
-    return message
-
-
 def to_sds(message: Message) -> bytes:
     """Return a message as bytes of dialect `sds`."""
     out = b"".join(
-        _bytes(number, text)
+        bytes_field(number, text)
         for number, text in enumerate(
             (message.sender_id, message.message_id, message.channel_id), 1
         )
         if text
     )
     if message.lamport is not None:
-        out += _varint(LAMPORT << 3 | VARINT) + _varint(message.lamport)
+        out += varint(LAMPORT << 3 | VARINT) + varint(message.lamport)
     out += b"".join(_entry(CAUSAL, entry) for entry in message.causal)
     if message.bloom is not None:
-        out += _bytes(BLOOM, message.bloom)
+        out += bytes_field(BLOOM, message.bloom)
     out += b"".join(_entry(REPAIR, entry) for entry in message.repair)
-    return out + (_bytes(CONTENT, message.content) if message.content is not None else b"")
+    return out + (bytes_field(CONTENT, message.content) if message.content is not None else b"")

@@ -23,6 +23,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, CapacityError
 from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_SYMBOLS_MAX
 from drupelet.wire.protobuf import get_varint, skip_varint
+from drupelet.wire.protobuf_bytes import varint
 
 SYMBOLS = const(0)
 MORE = const(1)  # more symbols are needed
@@ -59,17 +60,6 @@ def first_symbols(held: int) -> int:
 def linear_symbols(elements: int) -> int:
     """Return how many symbols determine a subset of `elements` known ones, with 64 spare bits."""
     return (elements + 64) // (8 * SYMBOL_SIZE) + 1
-
-
-def put_varint(value: int) -> bytes:
-    """Return `value` as a varint, as drupelet.wire.protobuf reads it."""
-    assert value >= 0
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def by_prefix(ids: "list[bytes]") -> "dict[bytes, bytes]":
@@ -221,7 +211,7 @@ class Sketch:
         count = min(self._upto - self._sent, (size_max - HEAD_SIZE_MAX) // SYMBOL_SIZE)
         if self.verdict != WAIT or count <= 0:
             return b""
-        head = bytes((SYMBOLS,)) + self.salt + put_varint(self.held) + put_varint(self._sent)
+        head = bytes((SYMBOLS,)) + self.salt + varint(self.held) + varint(self._sent)
         self._sent += count
         return head + self.symbols(self._sent - count, count)
 

@@ -18,6 +18,7 @@ from drupelet.base.limits import (
     SKETCH_PAIRS_MAX,
     SKETCH_SYMBOLS_MAX,
 )
+from drupelet.wire.protobuf_bytes import varint
 from drupelet.wire.sketch.sketch import (
     CHECK_SIZE,
     DONE,
@@ -34,7 +35,6 @@ from drupelet.wire.sketch.sketch import (
     fold_of,
     is_list_shorter,
     linear_symbols,
-    put_varint,
 )
 
 # Ask for at least this many symbols: a MORE and the head of its answer cost as much as two.
@@ -120,12 +120,12 @@ class Decoder:
     def answers(self, size_max: int) -> "list[bytes]":
         """Return the answer to the symbols so far as records of at most `size_max` bytes."""
         if self.verdict == MORE:
-            ask = put_varint(self.known) + put_varint(self._upto())
+            ask = varint(self.known) + varint(self._upto())
             return [bytes((MORE,)) + self.salt + ask]
         if self.verdict == LIST:
             return [bytes((LIST,)) + self.salt]
         fold = fold_of(set(self._ids.values()) - set(self.surplus))
-        head = bytes((DONE,)) + self.salt + fold + put_varint(len(self.missing))
+        head = bytes((DONE,)) + self.salt + fold + varint(len(self.missing))
         step = (size_max - HEAD_SIZE_MAX) // PREFIX_SIZE
         assert step > 0
         starts = range(0, max(len(self.missing), 1), step)

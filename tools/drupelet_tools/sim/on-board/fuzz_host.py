@@ -14,9 +14,10 @@ from drupelet.clients.bsp0 import join
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, SHARED, Node
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.bsp0.session import Session
+from drupelet.wire.protobuf_bytes import varint
 from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds, read_filter, to_sds
 from drupelet.wire.sketch.recovery import Recovery, shared_ids
-from drupelet.wire.sketch.sketch import Sketch, put_varint
+from drupelet.wire.sketch.sketch import Sketch
 from drupelet_host.remote.log import take_message
 from drupelet_host.remote.log_bytes import (
     SEAL_MESSAGE,
@@ -119,8 +120,8 @@ class SketchFuzz:
             while record := sketch.next(200):
                 self.sound.append(record)
         prefixes = b"".join(id[:8] for id in ids[:2])
-        self.sound.append(b"\x02salt" + bytes(4) + put_varint(2) + prefixes)
-        self.sound.append(b"\x01salt" + put_varint(0) + put_varint(8))
+        self.sound.append(b"\x02salt" + bytes(4) + varint(2) + prefixes)
+        self.sound.append(b"\x01salt" + varint(0) + varint(8))
         self.sound.append(b"\x03salt")
         self.own = self.salt()
         self.frame = bytearray(300)
