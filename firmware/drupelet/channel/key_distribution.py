@@ -110,16 +110,15 @@ class KeyDistribution:
         """Compare the chain and epoch at frame[at], which a listener has of us, with ours."""
         ours = bytearray(PLACE_SIZE)
         self.keys.place_into(ours, 0, self._own_id, 0)
-        if not equal(ours, 0, frame, at, _ID_SIZE):
-            self._states[row] = _UNCONFIRMED  # it has an older chain or none
-        elif frame[at + _ID_SIZE : at + PLACE_SIZE] > ours[_ID_SIZE:]:
+        is_our_chain = equal(ours, 0, frame, at, _ID_SIZE)
+        if is_our_chain and frame[at + _ID_SIZE : at + PLACE_SIZE] > ours[_ID_SIZE:]:
             # It has a later epoch of our chain: our keys were restored from an older copy.
             self.renew()
         else:
-            # A listener that lags too far behind cannot follow the chain: send our record again.
-            self._states[row] = (
-                _CONFIRMED if equal(ours, 0, frame, at, PLACE_SIZE) else _UNCONFIRMED
-            )
+            # If it has an older chain or none, or lags too far behind to follow the chain, send
+            # our record again.
+            is_same = equal(ours, 0, frame, at, PLACE_SIZE)
+            self._states[row] = _CONFIRMED if is_same else _UNCONFIRMED
 
     def renew(self) -> int:
         """Begin a new chain and send it to all listeners that are not excluded; OK or a code."""
