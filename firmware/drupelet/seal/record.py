@@ -165,23 +165,19 @@ def new_record(
         flags = (flags | FLAG_RECEIVE) & ~FLAG_WAITING
     else:
         flags &= ~FLAG_ISSUER
-    fill(record, 0, RECORD_SIZE, 0)
-    record[0] = _FORM
-    record[1] = flags | carrier_class * FLAG_BUNDLE
-    put_u16(record, RECORD_KID_AT, kid | carrier_class << 1 | (1 if sender > receiver else 0))
-    put_u16(record, RECORD_GENERATION_AT, generation)
-    key = first_key(root, carrier_class, sender, receiver)
-    copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
-    finish(record)
+    flags |= carrier_class * FLAG_BUNDLE
+    kid |= carrier_class << 1 | (1 if sender > receiver else 0)
+    _put_record(record, flags, kid, generation, first_key(root, carrier_class, sender, receiver))
 
 
-def _name_record(record: bytearray, root: bytes, kid: int, generation: int) -> None:
-    """Write the record of the name key, from which a broker's topics are derived."""
+def _put_record(record: bytearray, flags: int, kid: int, generation: int, key: bytes) -> None:
+    """Write a record of epoch 0."""
     fill(record, 0, RECORD_SIZE, 0)
     record[0] = _FORM
+    record[1] = flags
     put_u16(record, RECORD_KID_AT, kid)
     put_u16(record, RECORD_GENERATION_AT, generation)
-    copy(record, RECORD_KEY_AT, hmac(root, b"DRP1 topic"), 0, _KEY_SIZE)
+    copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
     finish(record)
 
 
@@ -194,7 +190,8 @@ def install(keys: "KeyPort", root: bytes, kid: int, generation: int, flags: int)
     """
     assert len(root) == _KEY_SIZE and kid and not kid & 3
     record = bytearray(RECORD_SIZE)
-    _name_record(record, root, kid, generation)
+    # The name key, from which a broker's topics are derived.
+    _put_record(record, 0, kid, generation, hmac(root, b"DRP1 topic"))
     code = keys.save(row_of(NAME, 0, generation), record)
     if code != OK:
         return code
