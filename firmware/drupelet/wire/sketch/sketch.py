@@ -63,8 +63,14 @@ def linear_symbols(elements: int) -> int:
 
 
 def by_prefix(ids: "list[bytes]") -> "dict[bytes, bytes]":
-    """Return the 32-byte ids by their 8-byte prefixes; of ids with the same prefix, one."""
-    return {id[:PREFIX_SIZE]: id for id in ids}
+    """Return the 32-byte ids by their 8-byte prefixes; of ids with the same prefix, one.
+
+    CapacityError: more ids than a sketch takes.
+    """
+    ids_by_prefix = {id[:PREFIX_SIZE]: id for id in ids}
+    if len(ids_by_prefix) > SKETCH_ELEMENTS_MAX:
+        raise CapacityError("more ids than a sketch takes")
+    return ids_by_prefix
 
 
 def fold_of(ids: "set[bytes]") -> bytes:
@@ -135,14 +141,11 @@ class Element:
 class Coder:
     """Makes the symbols of a set of 8-byte prefixes under a salt, in order and on demand.
 
-    The set is a snapshot: later messages are in no symbol. CapacityError: too many elements.
+    The set is a snapshot: later messages are in no symbol.
     """
 
     def __init__(self, prefixes: "set[bytes]", salt: bytes) -> None:
         assert len(salt) == SALT_SIZE
-        if len(prefixes) > SKETCH_ELEMENTS_MAX:
-            raise CapacityError("more ids than a sketch takes")
-        self.salt = salt
         self.elements: "dict[int, Element]" = {}
         for prefix in prefixes:
             assert len(prefix) == PREFIX_SIZE
@@ -202,10 +205,6 @@ class Sketch:
         self.verdict = WAIT if self._upto and is_unique else LIST
         self.must_full = not is_unique
 
-    def symbols(self, first: int, count: int) -> bytes:
-        """Return the symbols from `first` to first + count - 1, 12 bytes each."""
-        return self._coder.symbols(first, count)
-
     def next(self, size_max: int) -> bytes:
         """Return the next SYMBOLS record of at most `size_max` bytes; b"" if none is due."""
         count = min(self._upto - self._sent, (size_max - HEAD_SIZE_MAX) // SYMBOL_SIZE)
@@ -213,7 +212,7 @@ class Sketch:
             return b""
         head = bytes((SYMBOLS,)) + self.salt + varint(self.held) + varint(self._sent)
         self._sent += count
-        return head + self.symbols(self._sent - count, count)
+        return head + self._coder.symbols(self._sent - count, count)
 
     def again(self) -> None:
         """Send again the symbols that the other side has not confirmed."""

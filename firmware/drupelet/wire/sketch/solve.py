@@ -11,7 +11,7 @@ The wire format does not depend on the method: a decoder that only peels asks fo
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.base.errors import E_PEER
 from drupelet.base.limits import (
     SKETCH_ELEMENTS_MAX,
     SKETCH_LINEAR_MAX,
@@ -61,8 +61,6 @@ class Decoder:
         self.ids = ids
         self._ids = by_prefix(ids)
         self._is_unique = len(self._ids) == len(set(ids))
-        if len(self._ids) > SKETCH_ELEMENTS_MAX:
-            raise CapacityError("more ids than a sketch takes")
         self.salt = b""
         self.held = 0
         self.known = 0  # symbols read, from 0 on
