@@ -1,5 +1,7 @@
 """What the fuzzers found, each once more by hand."""
 
+import pytest
+
 from compact_view import Spoken
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.hashes import MessageHash
@@ -10,7 +12,7 @@ from drupelet.engine.wake_state import STATE_HEAD_SIZE, STATE_PEER_SIZE
 from drupelet.link.link import Link
 from drupelet.node import INTERACTIVE, PROFILE_COMPACT_1
 from drupelet.wire.compact.hello import FULL, FULL_ASKED
-from drupelet.wire.sketch.recovery import Recovery
+from drupelet.wire.sketch import recovery
 from helpers import Draw, Member, Network
 
 
@@ -76,7 +78,9 @@ def test_a_timestamp_below_zero_comes_in_by_no_way() -> None:
         assert member.node.malformed == 1 - entered
 
 
-def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
+def test_two_ids_with_one_prefix_before_any_frame_of_the_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A host that was restored begins its sketch before it has heard or said anything."""
     draw = Draw(2)
     members = [Member(name, draw, pool=16) for name in "AB"]
@@ -84,7 +88,8 @@ def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
     link = net.members["A"].links["B"]
     assert isinstance(link, Link)
     twins = [b"8 bytes!" + bytes((n,)) * 24 for n in (1, 2)]
-    Recovery(link, lambda: b"salt", lambda _: twins).begin()
+    monkeypatch.setattr(recovery, "shared_ids", lambda _: twins)
+    recovery.Recovery(link, lambda: b"salt").begin()
     codec = Spoken(link)
     assert codec.has(FULL) and codec.has(FULL_ASKED), "of this link, whichever was served last"
     assert members[0].publish(b"goes on")

@@ -28,7 +28,7 @@ class End:
 
     def frame(self, size: int = 300) -> bytes:
         buf = bytearray(size + 7)
-        end = self.reconciler.put_into(self.link, buf, 7, size + 7)
+        end = self.reconciler.put_into(buf, 7, size + 7)
         return bytes(buf[7:end])
 
     def take(self, record: bytes) -> bool:

@@ -51,6 +51,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.exchange import Exchange
+    from drupelet.wire.ports import SketchPort
 
 _KIND_PLAIN = const(0x40)
 _KIND_COMPACT = const(0x44)
@@ -157,7 +158,7 @@ class Compact1(Contact):
         """Epochs until `fill` may have something to write of its own accord; 0: never."""
         self.use(exchange)
         sketch = self.sketch_of(exchange)
-        if sketch is not None and sketch.holds(exchange):
+        if sketch is not None and sketch.holds():
             return 1
         return self.wait(exchange.epoch, exchange.pace.every)
 
@@ -415,7 +416,7 @@ class Compact1(Contact):
             exchange.forget_holds()
             sketch = self.sketch_of(exchange)
             if sketch is not None:
-                sketch.peer_lost(exchange)
+                sketch.hold_back()
 
     def ask_whole_ids(self, exchange: "Exchange") -> None:
         """Use whole ids and tell the peer to: two of our ids have the same prefix."""
@@ -445,7 +446,7 @@ class Compact1(Contact):
             self._use_whole_ids(exchange)
         elif kind == EXTENDED_SKETCH:
             sketch = self.sketch_of(exchange)
-            if sketch is not None and not sketch.take(exchange, frame, content_at, size):
+            if sketch is not None and not sketch.take(frame, content_at, size):
                 return E_PEER
         return content_at + size
 
@@ -466,9 +467,9 @@ class Compact1(Contact):
         at = self._fill_set(exchange, frame, at, limit, REQUEST)
         at = self._fill_notes(exchange, frame, at, limit)
         sketch = self.sketch_of(exchange)
-        if sketch is not None:
-            at = self._fill_sketch(exchange, frame, at, limit)
-        if sketch is None or not sketch.holds(exchange):
+        if sketch is not None and limit - at > _SKETCH_HEAD_SIZE:
+            at = self._fill_sketch(exchange, sketch, frame, at, limit)
+        if sketch is None or not sketch.holds():
             at = self._fill_messages(exchange, frame, at, limit)
             at = self._fill_offers(exchange, frame, at, limit)
         if self._lone_at >= 0:
@@ -750,12 +751,11 @@ class Compact1(Contact):
             at += _FULL_SIZE
         return at
 
-    def _fill_sketch(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
+    def _fill_sketch(
+        self, exchange: "Exchange", sketch: "SketchPort", frame: bytearray, at: int, limit: int
+    ) -> int:
         """Write a SKETCH record if the host has one for the peer; return its end."""
-        sketch = self.sketch_of(exchange)
-        if sketch is None or limit - at <= _SKETCH_HEAD_SIZE:
-            return at
-        end = sketch.put_into(exchange, frame, at + _SKETCH_HEAD_SIZE, limit)
+        end = sketch.put_into(frame, at + _SKETCH_HEAD_SIZE, limit)
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at

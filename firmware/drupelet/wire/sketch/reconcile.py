@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reconciler:
-    """The SketchPort of one link; `ids_of(exchange)` lists the 32-byte ids shared with its peer.
+    """The sketches of one link; `ids_of(exchange)` lists the 32-byte ids shared with its peer.
 
     `must_list`: the sketch that we began failed; the caller offers everything and clears it.
     `must_full`: it failed because two messages have the same prefix. The codec then writes FULL,
@@ -111,8 +111,7 @@ class Reconciler:
         self._is_answer_due = True
         return True
 
-    # The port passes the exchange for implementations that serve several links.
-    def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:  # noqa: ARG002
+    def put_into(self, buf: bytearray, at: int, limit: int) -> int:
         """Write the next SKETCH record to buf[at:limit]; return its end, `at` if none is due."""
         size_max = limit - at
         if size_max < HEAD_SIZE_MAX + PREFIX_SIZE:

@@ -44,21 +44,14 @@ def shared_ids(exchange: "Exchange") -> "list[bytes]":
 
 
 class Recovery:
-    """The SketchPort of one `compact-1` link.
+    """The SketchPort of one `compact-1` link; `salt` is called for 4 random bytes."""
 
-    `salt` is called for 4 random bytes, `ids_of` for the ids that are shared with the peer.
-    """
-
-    def __init__(
-        self, link: "LinkPort", salt: "Callable[[], bytes]",
-        ids_of: "Callable[[Exchange], list[bytes]]" = shared_ids,
-    ) -> None:  # fmt: skip
+    def __init__(self, link: "LinkPort", salt: "Callable[[], bytes]") -> None:
         codec = link.codec
         assert isinstance(codec, Compact1)
         self._exchange = link.exchange
         self._codec = codec
-        self._ids_of = ids_of
-        self._reconciler = Reconciler(ids_of)
+        self._reconciler = Reconciler(shared_ids)
         self._random_salt = salt
         self._peer_salt = b""
         self._began = False
@@ -72,12 +65,11 @@ class Recovery:
 
     def begin(self) -> None:
         """Send a sketch of what we hold: our store was lost or replaced."""
-        exchange = self._exchange
-        exchange.forget_holds()
-        self._reconciler.begin(exchange, self._random_salt())
+        self._exchange.forget_holds()
+        self._reconciler.begin(self._exchange, self._random_salt())
         self._began = True
-        self._hold(exchange)
-        self._follow(exchange)
+        self.hold_back()
+        self._follow()
 
     def is_open(self) -> bool:
         """True while a sketch that we began is not finished."""
@@ -85,28 +77,23 @@ class Recovery:
 
     def hold_back(self) -> None:
         """Hold offers and messages back: one side has another store, so a sketch may arrive."""
-        self._hold(self._exchange)
+        self._holding = True
+        self._moved_epoch = self._heard_epoch = self._exchange.epoch
+        self._exchange.attention = True
 
-    def peer_lost(self, exchange: "Exchange") -> None:
-        """Hold offers and messages back: the peer has another store, so its sketch may arrive."""
-        self._hold(exchange)
-
-    def holds(self, exchange: "Exchange") -> bool:
+    def holds(self) -> bool:
         """True while offers and messages wait for a sketch."""
+        exchange = self._exchange
         waited = epochs_since(exchange.epoch, self._heard_epoch)
         if self._holding and waited >= _HOLD_EPOCHS * exchange.pace.every:
             self._holding = self._began = False
             # No sketch came, for example from a board, which has none: offer everything again.
-            self._reconciler = Reconciler(self._ids_of)
+            self._reconciler = Reconciler(shared_ids)
         return self._holding
 
-    def _hold(self, exchange: "Exchange") -> None:
-        self._holding = True
-        self._moved_epoch = self._heard_epoch = exchange.epoch
-        exchange.attention = True
-
-    def take(self, exchange: "Exchange", buf: bytearray, at: int, size: int) -> bool:
+    def take(self, buf: bytearray, at: int, size: int) -> bool:
         """Handle the SKETCH record in buf[at:at+size]; False if it is malformed."""
+        exchange = self._exchange
         salt = bytes(buf[at + 1 : at + 1 + _SALT_SIZE])
         if size > _SALT_SIZE and buf[at] == SYMBOLS and salt != self._peer_salt:
             if exchange.epoch == self._begun_epoch:
@@ -114,14 +101,15 @@ class Recovery:
             self._begun_epoch = exchange.epoch
             self._peer_salt = salt
             exchange.forget_holds()
-            self._hold(exchange)
+            self.hold_back()
         if not self._reconciler.take(exchange, buf, at, size):
             return False
         self._moved_epoch = self._heard_epoch = exchange.epoch
-        self._follow(exchange)
+        self._follow()
         return True
 
-    def _follow(self, exchange: "Exchange") -> None:
+    def _follow(self) -> None:
+        exchange = self._exchange
         reconciler = self._reconciler
         exchange.attention = True
         if self._began and not reconciler.is_open():
@@ -134,12 +122,13 @@ class Recovery:
             exchange.forget_holds()
         reconciler.must_full = reconciler.must_list = False
 
-    def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:
+    def put_into(self, buf: bytearray, at: int, limit: int) -> int:
         """Write the next SKETCH record to buf[at:limit]; return its end, `at` if none is due."""
+        exchange = self._exchange
         waited = epochs_since(exchange.epoch, self._moved_epoch)
         if self._reconciler.is_open() and waited >= _AGAIN_EPOCHS * exchange.pace.every:
             self._reconciler.again()
-        end = self._reconciler.put_into(exchange, buf, at, limit)
+        end = self._reconciler.put_into(buf, at, limit)
         if end > at:
             self._moved_epoch = exchange.epoch
             if buf[at] >= DONE:

@@ -139,10 +139,10 @@ class SketchFuzz:
     def feed(self, buf, size):
         epochs = self.link.core.clocks.epochs
         epochs[self.link.peer] = (self.link.exchange.epoch + 1) & 0xFFFF
-        taken = self.recovery.take(self.link.exchange, buf, 0, size)
+        taken = self.recovery.take(buf, 0, size)
         if not self.recovery.is_open():
             self.recovery.begin()
-        left = self.recovery.put_into(self.link.exchange, self.frame, 0, len(self.frame))
+        left = self.recovery.put_into(self.frame, 0, len(self.frame))
         return (1 if taken else 0) | (2 if left else 0)
 
 
