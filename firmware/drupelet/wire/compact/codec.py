@@ -131,13 +131,27 @@ class Compact1(Contact):
     def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record of frame[at:end] to the engine; OK, or E_PEER at a malformed one."""
         self.use(exchange)
-        if frame[at - 1] != _KIND_PLAIN:
-            return self.parse_records(exchange, frame, at, end)
-        code = bsp1.parse(exchange, frame, at, end)
-        if code == OK:
-            self.heard_plain(exchange.epoch)
-            exchange.attention = True
-        return code
+        if frame[at - 1] == _KIND_PLAIN:
+            code = bsp1.parse(exchange, frame, at, end)
+            if code == OK:
+                self.heard_plain(exchange.epoch)
+                exchange.attention = True
+            return code
+        fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
+        self._frame_generation = -1
+        self._number = self._size = 0
+        self._end = end
+        self._hint = 0
+        self._ack_at = -1
+        while at < end:
+            start = at
+            kind = frame[at] >> 5
+            at = self._record(exchange, frame, at + 1, kind, frame[at] & 31)
+            if at < 0:
+                return E_PEER
+            exchange.count_record(False, kind, at - start)
+        self.heard()
+        return OK
 
     def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due to frame[at:limit] and the frame's kind to frame[at-1].
@@ -164,24 +178,6 @@ class Compact1(Contact):
 
     # --- reading ---
 
-    def parse_records(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
-        """Hand each record of frame[at:end] to the engine; OK, or E_PEER at a malformed one."""
-        fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
-        self._frame_generation = -1
-        self._number = self._size = 0
-        self._end = end
-        self._hint = 0
-        self._ack_at = -1
-        while at < end:
-            start = at
-            kind = frame[at] >> 5
-            at = self._record(exchange, frame, at + 1, kind, frame[at] & 31)
-            if at < 0:
-                return E_PEER
-            exchange.count_record(False, kind, at - start)
-        self.heard()
-        return OK
-
     def _record(
         self, exchange: "Exchange", frame: bytearray, at: int, kind: int, flags: int
     ) -> int:
@@ -195,9 +191,7 @@ class Compact1(Contact):
         if kind == BASE:
             return self._base(frame, at, flags)
         if kind == GROUP:
-            if not self._number or flags >= COMPACT_GROUPS_MAX:
-                return E_PEER
-            if at + ID_SIZE > self._end:
+            if not self._number or flags >= COMPACT_GROUPS_MAX or at + ID_SIZE > self._end:
                 return E_PEER
             self.announced(flags, exchange.core.members.group_of(frame, at))
             return at + ID_SIZE
