@@ -68,12 +68,13 @@ def bring_family(core: "Core", family: int) -> None:
     assert 0 <= family < FAMILIES
     if core.hashes[family] is not None:
         return
-    if family == FAMILY_BSP_0:
+    if family == FAMILY_BSP:
+        core.hashes[family] = MessageHash()
+    elif family == FAMILY_BSP_0:
         from drupelet.wire.bsp0.hash import Bsp0MessageHash
 
         core.hashes[family] = Bsp0MessageHash()
-        return
-    if family == FAMILY_MVDS:
+    else:
         from drupelet.base.hashes_mvds import MvdsMessageHash
 
         core.hashes[family] = MvdsMessageHash()
@@ -81,5 +82,3 @@ def bring_family(core: "Core", family: int) -> None:
 
         core.passed_over = PassedOver(core)
         core.pending.marks = bytearray(core.pending.rows_max)
-        return
-    core.hashes[family] = MessageHash()
