@@ -55,7 +55,6 @@ class SealFields:
     renew = _bit(row.RENEW)
     urgent = _bit(row.URGENT)
     heard = _bit(row.HEARD)
-    out_open = _bit(row.OUT_OPEN)
     in_open = _bit(row.IN_OPEN)
     status_seen = _bit(row.STATUS_SEEN)
     issuer = _bit(row.ISSUER)

@@ -87,11 +87,6 @@ class Reader:
         self.buf: "bytes | bytearray | memoryview" = b""
         self.end = self.kind = self.start = self.size = 0
 
-    @property
-    def at(self) -> int:
-        """The end of the current field, where the next one begins."""
-        return self.start + self.size
-
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> None:
         """Start at the message in buf[at:end]."""
         assert 0 <= at <= end <= len(buf)

@@ -65,11 +65,6 @@ class Bloom:
         self.bits = bytearray((1 + self.m // 64) * 8)
         self.count = 0  # ids added since the filter was cleared
 
-    @property
-    def size(self) -> int:
-        """Bytes on the wire."""
-        return len(self.bits)
-
     def key_into(
         self, out: bytearray, at: int, id: "bytes | bytearray | memoryview", start: int, size: int
     ) -> None:
