@@ -305,7 +305,7 @@ def test_a_bundle_that_goes_on_after_one_that_was_full() -> None:
 def packing(members: tuple[Member, Member]) -> None:
     """Both are known to read packed messages."""
     for member in members:
-        Packed(link_of(member), True)
+        link_of(member).use_packing(Packed(True))
 
 
 @pytest.mark.parametrize("pool", [64, 4])
@@ -347,7 +347,7 @@ def test_packed_messages_cost_little() -> None:
 def test_to_whom_nothing_is_known_go_records_and_who_packs_reads_them() -> None:
     a, b = members = pair()
     for member, packs in ((a, False), (b, True)):
-        Packed(link_of(member), packs)
+        link_of(member).use_packing(Packed(packs))
     stick = Stick()
     a.publish(b"1")
     b.publish(b"2")

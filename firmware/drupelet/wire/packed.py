@@ -20,7 +20,6 @@ from drupelet.wire.stamps import DELTA_SIZE_MAX, STAMP_SIZE, get_stamp, put_stam
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.exchange import Exchange
-    from drupelet.wire.ports import BundlePort
 
 KIND_PACKED = const(0x46)
 KIND_GROUP = const(0x47)
@@ -28,13 +27,15 @@ _KIND_PLAIN = const(0x40)
 
 
 class Packed:
-    """The codec of a host's stick link; `packs` says whether the peer reads packed messages."""
+    """The codec of a host's stick link, which is told of it by `use_packing`.
 
-    def __init__(self, link: "BundlePort", packs: bool) -> None:
+    `packs` says whether the peer reads packed messages.
+    """
+
+    def __init__(self, packs: bool) -> None:
         self.packs = packs
         self._group = -1  # group row of the previous frame of this bundle
         self._stamps = bytearray(2 * STAMP_SIZE)  # scratch and last timestamp, see `stamps`
-        link.use_packing(self)
 
     def begin(self) -> None:
         """Forget the current group: a new bundle is about to be read or written."""

@@ -1,7 +1,7 @@
 # host only: shapes for the type checker, never loaded on a board
 """What wire profiles need from the rest of the node, and what a host hands to them."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
@@ -23,12 +23,6 @@ class LinkPort(Protocol):
     def codec(self) -> "CodecPort": ...
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int: ...
     def poll_into(self, frame: bytearray, now_ms: int) -> int: ...
-
-
-class BundlePort(Protocol):
-    """A stick link that a host gives the packing codec."""
-
-    def use_packing(self, packing: Any) -> None: ...
 
 
 class RecordsPort(Protocol):

@@ -257,7 +257,7 @@ class Member:
             stick = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
             assert isinstance(stick, BundleLink)
             states = look(self.config.keys_path, peer_id)
-            Packed(stick, any(state.packs for state in states))
+            stick.use_packing(Packed(any(state.packs for state in states)))
             self._stick_links[peer_id] = link = stick
         return link
 

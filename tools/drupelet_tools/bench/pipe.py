@@ -112,7 +112,7 @@ class End:
             number = PROFILE_BSP_1  # on a stick it is what is packed
         link = self.node.link(self.peer, number, carrier, epoch_ms, mode, now_ms)
         if isinstance(link, BundleLink) and self.profile.family == FAMILY_BSP:
-            Packed(link, self.profile.number == PROFILE_COMPACT_1)
+            link.use_packing(Packed(self.profile.number == PROFILE_COMPACT_1))
         if isinstance(link.codec, Compact1):
             self.recovery = Recovery(link, lambda: self._draw.randbytes(4))
         return link
