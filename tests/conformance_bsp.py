@@ -188,10 +188,9 @@ BSP = [
              "offers_max = max(self._offers_max // peers, INBOX_OFFERS_MIN) "
              "+ 1"),
     Mutation("B-4.2-01", CORE + "link/link.py",
-             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
-             "self._set_interactive(\n"
-             "            self.interactive or (mode == INTERACTIVE and not "
-             "self.visits)\n"
+             "is_interactive = mode == INTERACTIVE and not self.visits",
+             "is_interactive = self.exchange.interactive or (\n"
+             "            mode == INTERACTIVE and not self.visits\n"
              "        )"),
     Mutation("B-4.2-02", CORE + "engine/exchange.py",
              "is_offered_first = (self.interactive or self.is_quiet) and "
@@ -200,10 +199,9 @@ BSP = [
     Mutation("B-4.2-03", "host/drupelet_host/member/mode_policy.py",
              "if interactive + (batch >> 3) < batch:", "if interactive + (batch >> 3) > batch:"),
     Mutation("B-4.2-04", CORE + "link/link.py",
-             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
-             "self._set_interactive(\n"
-             "            self.interactive or (mode == INTERACTIVE and not "
-             "self.visits)\n"
+             "is_interactive = mode == INTERACTIVE and not self.visits",
+             "is_interactive = self.exchange.interactive or (\n"
+             "            mode == INTERACTIVE and not self.visits\n"
              "        )"),
     Mutation("B-4.2-05", CORE + "engine/exchange.py",
              "        elif not self.core.long.tell_if_coming(self, buf, at):\n",

@@ -8,11 +8,10 @@ from drupelet.base.time_ms import epochs_since
 from drupelet.engine.exchange import Exchange
 from drupelet.engine.members import SHARED
 from drupelet.engine.states import GOT_OFFER
-from drupelet.link.link import INTERACTIVE, Link
+from drupelet.link.link import Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.core import Core
     from drupelet.link.ports import BudgetPort, PolicyPort
 
 _MESSAGE = 1  # a kind of `count_record`
@@ -76,12 +75,8 @@ class HostLink(Link):
     """A live link with a byte budget and a policy, both None at first; for `Node.link`."""
 
     budget: "BudgetPort | None" = None
+    make_exchange = HostExchange
     exchange: HostExchange
-
-    def __init__(
-        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int
-    ) -> None:
-        Link.__init__(self, core, peer, profile, carrier, epoch_ms, mode, HostExchange)
 
     def set_mode(self, mode: int) -> None:
         """See Link; a policy is let go."""
@@ -115,4 +110,4 @@ class HostLink(Link):
         Link._begin_epoch(self, epoch)
         policy = self.exchange.policy
         if policy is not None:
-            self._set_interactive(policy.begin_epoch() == INTERACTIVE)
+            Link.set_mode(self, policy.begin_epoch())

@@ -58,13 +58,13 @@ class Link:
     own_codec: "CodecPort | None" = None  # if links do not share the profile's codec
     plan: "WakePlanPort | None" = None  # when this device and its peers are awake
     visits = False  # a stick: no epochs, everything at once
+    make_exchange: "type[Exchange]" = Exchange
 
     def __init__(
-        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
-        make_exchange: "type[Exchange]" = Exchange,
-    ) -> None:  # fmt: skip
+        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int
+    ) -> None:
         self.profile = profile
-        self.exchange = make_exchange(core, peer, carrier, family_of(profile))
+        self.exchange = self.make_exchange(core, peer, carrier, family_of(profile))
         # How many more frames this payload may have; FRAMES_PER_EPOCH_MAX before the first one.
         # On a stick: 0 between visits, 1 after the first frame of a visit.
         self._frames_left = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -122,9 +122,7 @@ class Link:
 
         A stick is always in BATCH mode, since nobody answers an offer there.
         """
-        self._set_interactive(mode == INTERACTIVE and not self.visits)
-
-    def _set_interactive(self, is_interactive: bool) -> None:
+        is_interactive = mode == INTERACTIVE and not self.visits
         if is_interactive != self.exchange.interactive:
             self.exchange.interactive = is_interactive
             self.exchange.attention = True

@@ -118,10 +118,11 @@ class BundleLink(Link):
 
     visits = True
     packing: "Packed | None" = None  # of a host, and then its codec (wire/packed.py)
+    make_exchange = StickExchange
     exchange: StickExchange
 
     def __init__(self, core: "Core", peer: int, profile: int) -> None:
-        Link.__init__(self, core, peer, profile, CARRIER_STICK, 0, BATCH, StickExchange)
+        Link.__init__(self, core, peer, profile, CARRIER_STICK, 0, BATCH)
         self.peer_seen = 0  # the highest of our bundles that the peer has read, as it said
         # Of the bundle that is being read: what its MARK says, the bundle that it continues and
         # the peer's handle that it reaches (-1: no MARK yet); and refusals before it.
