@@ -49,7 +49,7 @@ MVDS = [
              "    return key",
              "    return key"),
     Mutation("M5-3.1-03", "transports/drupelet_transports/common/url.py",
-             '"mqtt": (),', '"mqtt": ("baud", "plain"),'),
+             "(),  # mqtt\n", '("baud", "plain"),  # mqtt\n'),
     Mutation("M5-3.2-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES + 1), size)"),

@@ -204,7 +204,7 @@ class Setup:
         now_ms = self.port.now_ms()
         # Without the black box's state, a wake counts as a boot: its counters begin at 0.
         goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
-        box.boot = self.node.boot(now_ms, self.sleeper.snapshot.generation if goes_on else -1)
+        box.boot = self.node.boot(now_ms, self.sleeper.generation if goes_on else -1)
         if goes_on:
             return
         # Make the boot number durable, so that the next boot has another one in any case.

@@ -47,7 +47,7 @@ class Sleeper:
         assert 0 < contact_ms <= window_ms
         self.plan = plan
         self.resumed = False
-        self.snapshot = Snapshot(device_id)
+        self._snapshot = Snapshot(device_id)
         self._rtc = rtc
         self._window_ms = window_ms
         self._contact_ms = contact_ms
@@ -61,7 +61,8 @@ class Sleeper:
         """Read the snapshot of the sleep before this boot, if there is a valid one."""
         self._woke_ms = self._heard_ms = now_ms
         size = self._rtc.load_into(self._buf)
-        self.resumed = self.snapshot.read(self._buf, size, store) == OK
+        self.resumed = self._snapshot.read(self._buf, size, store) == OK
+        self.generation = self._snapshot.generation  # for `node.boot` to continue
         self._rtc.forget()  # a snapshot is good once: erase it before anything is sent
 
     def start(self, device: "DevicePort") -> None:
@@ -75,12 +76,12 @@ class Sleeper:
         away_ms = self._away_ms(now_ms)
         device.due_ms = (now_ms + max(self._rtc.due_ms - away_ms, 0)) & 0x3FFFFFFF
         node = device.node
-        self.snapshot.apply(self._buf, node.core, node.links, self.plan, now_ms, away_ms)
+        self._snapshot.apply(self._buf, node.core, node.links, self.plan, now_ms, away_ms)
         seal = _live_seal(device)
         if seal is not None and self._buf[1]:  # it has rows of peers: the long form
             from drupelet.seal.sleep import import_from
 
-            import_from(seal, self._buf, self.snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
+            import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
             seal.grow_old((away_ms >> 16) + 1)
 
     def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
@@ -164,18 +165,18 @@ class Sleeper:
         buf = self._buf
         size = 0
         if self._rtc.size >= WAKE_STATE_SIZE_MAX:
-            fill(buf, self.snapshot.keys_at, SNAPSHOT_KEYS_SIZE, 0)
+            fill(buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE, 0)
             seal = _live_seal(device)
             if seal is not None:
                 from drupelet.seal.sleep import export_into
 
-                export_into(seal, buf, self.snapshot.keys_at)
-            state_size = pack(core, self.snapshot.state_room(core.members.peers))
-            size = self.snapshot.write(buf, core, node.links, self.plan, state_size, now_ms)
+                export_into(seal, buf, self._snapshot.keys_at)
+            state_size = pack(core, self._snapshot.state_room(core.members.peers))
+            size = self._snapshot.write(buf, core, node.links, self.plan, state_size, now_ms)
         if size <= 0:
             if node.save(now_ms) != OK:
                 return
-            size = self.snapshot.write_short(buf, core, self.plan, now_ms)
+            size = self._snapshot.write_short(buf, core, self.plan, now_ms)
             if self._rtc.size < size:
                 size = 0
         if size and len(buf) > _BOX_AT:

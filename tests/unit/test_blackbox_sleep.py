@@ -135,7 +135,7 @@ def test_what_the_start_takes_after_a_wake_belongs_to_the_sleep() -> None:
     member.start()
     sleeper.wake(member.store, 70)
     assert sleeper.resumed
-    member.boot(70, sleeper.snapshot.generation)
+    member.boot(70, sleeper.generation)
     woken = BlackBox(DEVICE, 3, 2)
     clock.ms = 370
     assert sleeper.go_on_box(woken, 370)

@@ -30,17 +30,18 @@ _PREFIX_SIZE_MAX = const(32)
 # The longest label of a DNS name.
 _LABEL_SIZE_MAX = const(63)
 
-# The options that each scheme may have.
-_OPTIONS = {
-    "serial": ("baud", "frame", "plain"),
-    "mqtt": (),
-    "mqtts": (),
-    "stick": (),
-    "udp": ("interface",),
-    "loop": (),
-    "uart": ("tx", "rx", "baud", "frame", "plain"),
-    "console": ("frame", "plain"),
-}
+_SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop", "uart", "console")
+# The options that each scheme may have; tuples, unlike a dictionary, take no heap of a board.
+_OPTIONS = (
+    ("baud", "frame", "plain"),
+    (),  # mqtt
+    (),  # mqtts
+    (),
+    ("interface",),
+    (),
+    ("tx", "rx", "baud", "frame", "plain"),
+    ("frame", "plain"),
+)
 # Lines of a microcontroller; the host at the other end uses serial:///dev/...
 BOARD_LINES = ("uart", "console")
 # The highest number of a UART or a pin.
@@ -102,7 +103,7 @@ def parse_url(text: str) -> Url:
         raise TransportError("carrier URL is longer than 256 characters: shorten the path")
     colon = text.find(":")
     scheme = text[:colon] if colon > 0 else ""
-    if scheme not in _OPTIONS:
+    if scheme not in _SCHEMES:
         raise _wrong(
             text, "start it with serial:// mqtt:// mqtts:// stick:// udp:// uart: or console:"
         )
@@ -195,7 +196,7 @@ def _unquote(url: Url, path: str) -> str:
 
 def _check(url: Url) -> None:
     for name in url.options:
-        if name not in _OPTIONS[url.scheme]:
+        if name not in _OPTIONS[_SCHEMES.index(url.scheme)]:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.options.get("plain", "1") != "1":
         raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
