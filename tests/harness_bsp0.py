@@ -44,7 +44,8 @@ def encode(request: "dict[str, object]") -> "dict[str, object]":
     wire = b""
     for kind, name in LISTS.items():
         ids = [id_of(value) for value in items(request, name)]
-        wire += b"".join(bsp0.id_records(kind, ids))
+        for at in range(0, len(ids), bsp0.IDS_MAX):
+            wire += bsp0.record(kind, b"".join(ids[at : at + bsp0.IDS_MAX]))
     for message in items(request, "messages"):
         payload = id_of(message["group_id"]) + timestamp_bytes(message["timestamp"])
         payload += unhex(message["body"])

@@ -82,12 +82,6 @@ def record(kind: int, payload: bytes) -> bytes:
     return bytes((VERSION, kind)) + len(payload).to_bytes(2, "big") + payload
 
 
-def id_records(kind: int, ids: "list[bytes]") -> "list[bytes]":
-    """Return the fewest records of type ACK, OFFER or REQUEST that hold these ids."""
-    starts = range(0, len(ids), IDS_MAX)
-    return [record(kind, b"".join(ids[at : at + IDS_MAX])) for at in starts]
-
-
 def is_well_formed(kind: int, payload: bytes) -> bool:
     """Whether Briar accepts this payload in a record of this type; it skips unknown types."""
     return is_well_sized(kind, len(payload)) and (kind != MESSAGE or payload[ID_SIZE] < 0x80)
