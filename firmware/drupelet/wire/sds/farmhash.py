@@ -102,6 +102,23 @@ def farmhash64(data: bytes) -> int:
     return _long(data)
 
 
+_Pair = tuple[int, int]
+
+
+def _round(
+    data: bytes, at: int, x: int, y: int, z: int, v: _Pair, w: _Pair, factor: int, times: int
+) -> tuple[int, int, int, _Pair, _Pair]:
+    """Mix 64 bytes at data[at] into x, y, z, v and w; return these five."""
+    x = _rotate(x + y + v[0] + _fetch(data, at + 8) & _MASK, 37) * factor & _MASK
+    y = _rotate(y + v[1] + _fetch(data, at + 48) & _MASK, 42) * factor & _MASK
+    x ^= w[1] * times & _MASK
+    y = y + v[0] * times + _fetch(data, at + 40) & _MASK
+    z = _rotate(z + w[0] & _MASK, 33) * factor & _MASK
+    v = _weak(data, at, v[1] * factor & _MASK, x + w[0] & _MASK)
+    w = _weak(data, at + 32, z + w[1] & _MASK, y + _fetch(data, at + 16) & _MASK)
+    return z, y, x, v, w
+
+
 def _long(data: bytes) -> int:
     seed = 81
     x = seed
@@ -111,30 +128,13 @@ def _long(data: bytes) -> int:
     x = x * _K2 + _fetch(data, 0) & _MASK
     end = (len(data) - 1) // 64 * 64
     last = end + ((len(data) - 1) & 63) - 63
-    at = 0
-    while at != end:
-        x = _rotate(x + y + v[0] + _fetch(data, at + 8) & _MASK, 37) * _K1 & _MASK
-        y = _rotate(y + v[1] + _fetch(data, at + 48) & _MASK, 42) * _K1 & _MASK
-        x ^= w[1]
-        y = y + v[0] + _fetch(data, at + 40) & _MASK
-        z = _rotate(z + w[0] & _MASK, 33) * _K1 & _MASK
-        v = _weak(data, at, v[1] * _K1 & _MASK, x + w[0] & _MASK)
-        w = _weak(data, at + 32, z + w[1] & _MASK, y + _fetch(data, at + 16) & _MASK)
-        z, x = x, z
-        at += 64
+    for at in range(0, end, 64):
+        x, y, z, v, w = _round(data, at, x, y, z, v, w, _K1, 1)
     factor = _K1 + ((z & 0xFF) << 1) & _MASK
-    at = last
     w = (w[0] + ((len(data) - 1) & 63) & _MASK, w[1])
     v = (v[0] + w[0] & _MASK, v[1])
     w = (w[0] + v[0] & _MASK, w[1])
-    x = _rotate(x + y + v[0] + _fetch(data, at + 8) & _MASK, 37) * factor & _MASK
-    y = _rotate(y + v[1] + _fetch(data, at + 48) & _MASK, 42) * factor & _MASK
-    x ^= w[1] * 9 & _MASK
-    y = y + v[0] * 9 + _fetch(data, at + 40) & _MASK
-    z = _rotate(z + w[0] & _MASK, 33) * factor & _MASK
-    v = _weak(data, at, v[1] * factor & _MASK, x + w[0] & _MASK)
-    w = _weak(data, at + 32, z + w[1] & _MASK, y + _fetch(data, at + 16) & _MASK)
-    z, x = x, z
+    x, y, z, v, w = _round(data, last, x, y, z, v, w, factor, 9)
     first = _pair(v[0], w[0], factor) + _shift_mix(y) * _K0 + z & _MASK
     return _pair(first, _pair(v[1], w[1], factor) + x & _MASK, factor)
 
