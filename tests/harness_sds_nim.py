@@ -60,10 +60,12 @@ def decode(request):
 
 def bloom(request):
     capacity, error_rate, k, bits = sizes(request, True)
-    made = sds_nim.NimBloom(capacity, error_rate, k, bits, is_murmur(request))
+    murmur = is_murmur(request)
+    made = sds_nim.NimBloom(capacity, error_rate, k, bits, murmur)
     for item in items(request, "items"):
         made.add(text(item))
-    contains = [made.has(text(item)) for item in items(request, "probes")]
+    filled = sds_nim.Filter(bytes(made.words), made.k, made.m)
+    contains = [filled.has(text(item), murmur) for item in items(request, "probes")]
     return {
         "bytes": to_hex(made.wire()), "k_hashes": made.k, "m_bits": made.m, "contains": contains,
     }  # fmt: skip

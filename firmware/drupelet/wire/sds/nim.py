@@ -153,6 +153,13 @@ class NimTimes:
         return mine % groups == self._hash(sender + message_id) % groups
 
 
+def _places(id: bytes, k: int, m: int, murmur: bool) -> "list[int]":
+    """Return the positions of an id's `k` bits in a filter of `m` bits."""
+    first = abs(nim_hash(id, murmur)) % m
+    step = abs(nim_hash(id + b" b", murmur)) % m
+    return [(first + n * step) % m for n in range(k)]
+
+
 class NimBloom:
     """The filter of nim-sds, whose parameters are on the wire."""
 
@@ -166,20 +173,10 @@ class NimBloom:
         self.words = bytearray((1 + self.m // 64) * 8)
         self._murmur = murmur
 
-    def places(self, id: bytes) -> "list[int]":
-        """Return the positions of an id's bits."""
-        first = abs(nim_hash(id, self._murmur)) % self.m
-        step = abs(nim_hash(id + b" b", self._murmur)) % self.m
-        return [(first + n * step) % self.m for n in range(self.k)]
-
     def add(self, id: bytes) -> None:
         """Add an id."""
-        for place in self.places(id):
+        for place in _places(id, self.k, self.m, self._murmur):
             self.words[place >> 3] |= 1 << (place & 7)
-
-    def has(self, id: bytes) -> bool:
-        """Whether the id seems to be in."""
-        return all(self.words[place >> 3] & 1 << (place & 7) for place in self.places(id))
 
     def wire(self) -> bytes:
         """Return the content of the field bloom_filter."""
@@ -200,13 +197,8 @@ class Filter:
 
     def has(self, id: bytes, murmur: bool = False) -> bool:
         """Whether the id seems to be in."""
-        place = abs(nim_hash(id, murmur)) % self.m
-        step = abs(nim_hash(id + b" b", murmur)) % self.m
-        for _ in range(self.k):
-            if not self.words[place >> 3] & 1 << (place & 7):
-                return False
-            place = (place + step) % self.m
-        return True
+        places = _places(id, self.k, self.m, murmur)
+        return all(self.words[place >> 3] & 1 << (place & 7) for place in places)
 
 
 def read_filter(data: bytes) -> "Filter | None":
