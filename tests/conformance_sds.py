@@ -62,7 +62,7 @@ SDS = [
              "        if compare(self.value, 0, self._wall, 0) < 0:\n",
              "        if compare(self.value, 0, self._wall, 0) > 0:\n"),
     Mutation("S-5-02", CORE + "channel/frame_writer.py",
-             "code | out.put_lamport(lamport, 0)", "code | out.put_lamport(bytes(8), 0)"),
+             "code | out.put_lamport(lamport)", "code | out.put_lamport(bytes(8))"),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
              "log.rows.count - (1 if is_cramped else log.settings.causal), 0)",
              "log.rows.count - 1, 0)"),

@@ -30,7 +30,7 @@ def encode(request):
             for part in ("message_id", "retrieval_hint", "sender_id"):
                 size += OVERHEAD_SIZE + len(text(entry.get(part)))
     made = sds.Encoder()
-    made.open(bytearray(size), 0, size)
+    made.open(bytearray(size), size)
     for field, key in enumerate(("sender_id", "message_id", "channel_id"), 1):
         value = text(request.get(key))
         check(made.put_text(field, value, 0, len(value)), key)
@@ -38,7 +38,7 @@ def encode(request):
         lamport = number(request["lamport_timestamp"])
         if not 0 <= lamport <= LAMPORT_MAX:
             raise ValueError("lamport_timestamp")
-        check(made.put_lamport(lamport.to_bytes(8, "little"), 0), "lamport_timestamp")
+        check(made.put_lamport(lamport.to_bytes(8, "little")), "lamport_timestamp")
     put_entries(made, entries, sds.CAUSAL)
     put_bytes(made, sds.BLOOM, request.get("bloom_filter"))
     put_entries(made, entries, sds.REPAIR)

@@ -78,12 +78,12 @@ def wire(
     size = (
         2000 + sum(map(len, (*causal, *repair, content or b"", bloom or b""))) + 20 * len(causal)
     )
-    out.open(bytearray(size + 20 * len(repair)), 0, size)
+    out.open(bytearray(size + 20 * len(repair)), size)
     code = out.put_text(SENDER_ID, sender, 0, len(sender))
     code |= out.put_text(MESSAGE_ID, id, 0, len(id))
     code |= out.put_text(CHANNEL_ID, channel, 0, len(channel))
     if lamport is not None:
-        code |= out.put_lamport(lamport.to_bytes(8, "little"), 0)
+        code |= out.put_lamport(lamport.to_bytes(8, "little"))
     for kind, ids in ((CAUSAL, causal), (BLOOM, ()), (REPAIR, repair)):
         if kind == BLOOM and bloom is not None:
             code |= out.put_bytes(BLOOM, bloom, 0, len(bloom))

@@ -51,7 +51,7 @@ def test_timestamps_come_back(times: list[int]) -> None:
     for time in times:
         buf = bytearray(DELTA_SIZE_MAX)
         stamp = time.to_bytes(8, "big")
-        end = put_stamp(buf, 0, out, 8, stamp, 0)
+        end = put_stamp(buf, 0, out, 8, stamp)
         out[8:] = stamp
         zigzag = 2 * (time - before) if time >= before else 2 * (before - time) - 1
         assert end == max(1, (zigzag.bit_length() + 6) // 7)

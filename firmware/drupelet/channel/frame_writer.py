@@ -52,7 +52,7 @@ class FrameWriter:
         out = self._encoder
         work = self._log.keeper.work
         # When it is sent, its frame also has a filter.
-        out.open(work, 0, len(work) - self._filter_size())
+        out.open(work, len(work) - self._filter_size())
         code = self._put_head(id, len(id), lamport)
         code |= self._put_history(bytes_size(CONTENT, size), True)
         code |= out.put_bytes(CONTENT, content, at, size)
@@ -61,7 +61,7 @@ class FrameWriter:
     def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
         """Write an ephemeral message with the id in `text`; its size, or E_CAPACITY."""
         out = self._encoder
-        out.open(frame, 0, len(frame))
+        out.open(frame, len(frame))
         code = self._put_head(self.text, OWN_ID_SIZE, None)
         code |= out.put_bytes(CONTENT, content, at, size)
         return out.at if code == OK else E_CAPACITY
@@ -74,11 +74,11 @@ class FrameWriter:
         out = self._encoder
         buf = message.buf
         work = self._log.keeper.work
-        out.open(work, 0, len(work))
+        out.open(work, len(work))
         code = out.put_bytes(SENDER_ID, buf, message.sender_at, message.sender_size)
         code |= out.put_bytes(MESSAGE_ID, buf, message.id_at, message.id_size)
         code |= out.put_text(CHANNEL_ID, buf, message.channel_at, message.channel_size)
-        code |= out.put_lamport(message.lamport, 0)
+        code |= out.put_lamport(message.lamport)
         message.rewind()
         while code == OK and message.next(CAUSAL):
             code = out.put_entry(
@@ -96,7 +96,7 @@ class FrameWriter:
         work = self._log.keeper.work
         out = self._encoder
         tail = bytes_size(CONTENT, message.content_size)
-        out.open(frame, 0, len(frame) - tail)
+        out.open(frame, len(frame) - tail)
         out.at = size - tail
         copy(frame, 0, work, 0, size - tail)
         self._put_filter_and_requests(self.next_request(now_ms), now_ms)
@@ -106,7 +106,7 @@ class FrameWriter:
     def sync_into(self, frame: bytearray, lamport: bytearray, now_ms: int) -> int:
         """Write a sync message; return its size."""
         out = self._encoder
-        out.open(frame, 0, len(frame))
+        out.open(frame, len(frame))
         code = self._put_head(_SYNC_ID, len(_SYNC_ID), lamport)
         assert code == OK, "no room in a frame"
         # Its history has as many entries as there is room for.
@@ -121,7 +121,7 @@ class FrameWriter:
         code = out.put_bytes(SENDER_ID, participant, 0, len(participant))
         code |= out.put_bytes(MESSAGE_ID, id, 0, size)
         code |= out.put_text(CHANNEL_ID, self._id, 0, len(self._id))
-        return code if lamport is None else code | out.put_lamport(lamport, 0)
+        return code if lamport is None else code | out.put_lamport(lamport)
 
     # --- causal history ---
 

@@ -77,7 +77,7 @@ class Packed:
                     end += ID_SIZE
             begin = end
             end = put_varint(frame, end, size)
-            end = put_stamp(frame, end, stamps, STAMP_SIZE, core.store.timestamp, 0)
+            end = put_stamp(frame, end, stamps, STAMP_SIZE, core.store.timestamp)
             copy(stamps, STAMP_SIZE, core.store.timestamp, 0, STAMP_SIZE)
             if exchange.body_into(frame, end, 0, size):
                 end += size

@@ -18,12 +18,12 @@ DELTA_SIZE_MAX = const(10)
 
 def put_stamp(
     frame: "bytearray", at: int, scratch: "bytearray", last_at: int,
-    stamp: "bytes | bytearray | memoryview", stamp_at: int,
+    stamp: "bytes | bytearray | memoryview",
 ) -> int:  # fmt: skip
-    """Write stamp[stamp_at:stamp_at+8] as a delta to frame[at]; return its end."""
+    """Write a timestamp, 8 bytes, as a delta to frame[at]; return its end."""
     borrow = 0
     for index in range(8):
-        digit = stamp[stamp_at + 7 - index] - scratch[last_at + 7 - index] - borrow
+        digit = stamp[7 - index] - scratch[last_at + 7 - index] - borrow
         borrow = 1 if digit < 0 else 0
         scratch[index] = digit & 0xFF
     flip = 0xFF if scratch[7] & 0x80 else 0

@@ -622,7 +622,7 @@ class Compact1(Contact):
             total += 0 if self.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
             total += 0 if size == self._size else varint_size(size)
-            total += put_stamp(self._slab, 8, self._slab, STAMP_AT, core.store.timestamp, 0) - 8
+            total += put_stamp(self._slab, 8, self._slab, STAMP_AT, core.store.timestamp) - 8
             if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > len(frame):
                 exchange.too_long()
             elif at + total > limit:
@@ -661,7 +661,7 @@ class Compact1(Contact):
         else:
             at = put_varint(frame, at, size)
             self._size = size
-        at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
+        at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp)
         copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
         self._outbox.mark(exchange.core.message_row, INDEXED)

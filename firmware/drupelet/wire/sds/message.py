@@ -190,10 +190,10 @@ class Encoder:
         self.at = 0
         self.limit = 0
 
-    def open(self, buf: bytearray, at: int, limit: int) -> None:
-        """Start writing to buf[at:limit]."""
+    def open(self, buf: bytearray, limit: int) -> None:
+        """Start writing to buf[:limit]."""
         self.buf = buf
-        self.at = at
+        self.at = 0
         self.limit = limit
 
     def put_text(
@@ -211,11 +211,11 @@ class Encoder:
         self.at = put_bytes(self.buf, self.at, field, source, start, size)
         return OK
 
-    def put_lamport(self, value: "bytes | bytearray | memoryview", at: int) -> int:
-        """Write the Lamport value in value[at:at+8], little-endian."""
-        if self.at + 1 + le8_size(value, at) > self.limit:
+    def put_lamport(self, value: "bytes | bytearray | memoryview") -> int:
+        """Write a Lamport value, 8 bytes, little-endian."""
+        if self.at + 1 + le8_size(value, 0) > self.limit:
             return E_CAPACITY
-        self.at = put_le8(self.buf, put_tag(self.buf, self.at, LAMPORT, VARINT), value, at)
+        self.at = put_le8(self.buf, put_tag(self.buf, self.at, LAMPORT, VARINT), value, 0)
         return OK
 
     def put_entry(
