@@ -4,20 +4,17 @@ import esp32
 import machine
 
 from boards.chip import ChipPort
-from drupelet.base.compat import const
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.esp32.rtc import Rtc
     from boards.volts import Battery
 
-_BOARD_ESP32 = const(1)  # docs/SPEC.md 6.1
-
 
 class Port(ChipPort):
     """See `boards.ports.Port`."""
 
-    board = _BOARD_ESP32
+    board = 1  # docs/SPEC.md 6.1
     # A write blocks until all of it is in the buffer, so make room for the longest frame.
     uart_tx_size = 1056
 

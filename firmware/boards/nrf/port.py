@@ -8,16 +8,13 @@ import micropython
 
 from boards.base import NO_BYTE
 from boards.chip import ChipPort
-from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
-
-_BOARD_NRF = const(6)  # docs/SPEC.md 6.1
 
 
 class Port(ChipPort):
     """See `boards.ports.Port`."""
 
-    board = _BOARD_NRF
+    board = 6  # docs/SPEC.md 6.1
     uart_pins = False
     uart_rx_size = uart_tx_size = 0
 

@@ -11,7 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.rp2.rtc import Rtc
 
-_BOARD_PICO = const(4)  # docs/SPEC.md 6.1
 _CORE_TEMP = const(4)  # the ADC's channel of the chip's temperature sensor
 _FULL = const(65535)
 
@@ -19,7 +18,7 @@ _FULL = const(65535)
 class Port(ChipPort):
     """See `boards.ports.Port`."""
 
-    board = _BOARD_PICO
+    board = 4  # docs/SPEC.md 6.1
 
     def __init__(self, config: dict) -> None:
         ChipPort.__init__(self, config)

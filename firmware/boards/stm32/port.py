@@ -1,7 +1,6 @@
 """The port of STM32 boards such as the Pyboard; deep sleep on the F4 only."""
 
 from boards.chip import ChipPort
-from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
@@ -9,13 +8,11 @@ if TYPE_CHECKING:
     from boards.stm32.rtc import Rtc
     from boards.stm32.slot import Slot
 
-_BOARD_STM32 = const(5)  # docs/SPEC.md 6.1
-
 
 class Port(ChipPort):
     """See `boards.ports.Port`."""
 
-    board = _BOARD_STM32
+    board = 5  # docs/SPEC.md 6.1
     uart_pins = False
     uart_tx_size = 0
 

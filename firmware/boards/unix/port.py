@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from boards.unix.rtc import Rtc
     from drupelet_transports.board.terminal import SerialBoard
 
-_BOARD_UNIX = 3  # docs/SPEC.md 6.1
-
 
 class Port(BasePort):
     """The port of a Linux machine; see `boards.ports.Port`."""
 
-    board = _BOARD_UNIX
+    board = 3  # docs/SPEC.md 6.1
 
     def __init__(self, config: dict) -> None:
         BasePort.__init__(self)
