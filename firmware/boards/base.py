@@ -74,8 +74,9 @@ class BasePort:
 
     clock_set_ms = 0  # a clock that shows less was never set
 
-    def __init__(self) -> None:
+    def __init__(self, config: dict) -> None:
         self.console = Console()
+        self._config = config
         self._poll = select.poll()
 
     def now_ms(self) -> int:

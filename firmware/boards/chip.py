@@ -68,8 +68,7 @@ class ChipPort(BasePort):
     uart_tx_size = 256
 
     def __init__(self, config: dict) -> None:
-        BasePort.__init__(self)
-        self._config = config
+        BasePort.__init__(self, config)
         # Where frames come over the console, one of their bytes may be that of Ctrl-C.
         has_frames = [1 for peer in config["peers"] if peer["url"].startswith("console:")]
         micropython.kbd_intr(NO_BYTE if has_frames else CTRL_C)

@@ -20,10 +20,6 @@ class Port(BasePort):
 
     board = 3  # docs/SPEC.md 6.1
 
-    def __init__(self, config: dict) -> None:
-        BasePort.__init__(self)
-        self._config = config
-
     def reset_cause(self) -> int:
         """Return RESET_*: deep sleep if the last argument says so, else from the configuration."""
         if sys.argv[-1].startswith("woke="):
