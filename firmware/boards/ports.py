@@ -150,9 +150,6 @@ class DevicePort(Protocol):
     def left_ms(self, now_ms: int) -> int:
         """Return the time until the next reading is due, in ms."""
 
-    def add_live(self, transport: Transport, link: Link) -> None:
-        """Serve a link over a live carrier."""
-
     def hold(self, hold_ms: int) -> None:
         """Handle no events for `hold_ms`."""
 
