@@ -282,8 +282,7 @@ class Device:
     def _publish_long(self, payload: "Payload", head: int, now_ms: int) -> int:
         node = self.node
         code = node.publish_begin(self._readings, self._timestamp)
-        if code == OK:
-            code = node.publish_append(self.author.body, 0, head)
+        code = code or node.publish_append(self.author.body, 0, head)
         for at in range(0, len(payload), _PIECE_SIZE):
             if code == OK:
                 piece = payload[at : at + _PIECE_SIZE]

@@ -109,11 +109,9 @@ class BoardKeys:
         file = files.open(self._part, True)
         if file < 0:
             return file
-        code = files.append(file, content, 0, len(content))
-        if code == OK:
-            code = files.flush(file)
+        code = files.append(file, content, 0, len(content)) or files.flush(file)
         files.close(file)
-        return files.rename(self._part, self._name) if code == OK else code
+        return code or files.rename(self._part, self._name)
 
     def drop(self, row: int) -> int:
         """Erase the record of `row`; OK or a code."""
