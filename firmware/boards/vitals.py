@@ -12,9 +12,7 @@ class Vitals:
         self._port = port
         self._name = config["name"]
         self._readings_max = config.get("readings_max", 0)
-        self._battery = None
-        if config.get("battery"):
-            self._battery = port.battery(config["battery"])
+        self._battery = port.battery(config["battery"]) if config.get("battery") else None
 
     def take(self, number: int) -> "bytes | None":
         """Return reading `number`; None after the last, which `readings_max` may define."""
