@@ -242,8 +242,7 @@ class Device:
         self.tally()
         if self.battery is not None:
             millivolts = self.battery.millivolts()
-            change_mv = millivolts - self._millivolts
-            if millivolts and (change_mv >= _BATTERY_STEP_MV or -change_mv >= _BATTERY_STEP_MV):
+            if millivolts and abs(millivolts - self._millivolts) >= _BATTERY_STEP_MV:
                 self._millivolts = millivolts
                 self.box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
         self.box.state(self.port.now_ms(), _IDLE)
