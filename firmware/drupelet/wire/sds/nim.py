@@ -204,7 +204,7 @@ class Filter:
 def read_filter(data: bytes) -> "Filter | None":
     """Parse a received filter; None if it is malformed or more than six tenths full."""
     try:
-        values = {number: value for number, _, value in fields(data)}
+        values = {number: value for number, kind, value in fields(data) if kind in (BYTES, VARINT)}
     except PeerError:
         return None
     words, k, m = values.get(1), values.get(4), values.get(5)
