@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from drupelet_transports.stick.stick import Stick
 
 _COMMAND_SIZE_MAX = const(64)
+_DAY_MS = const(86400000)
 # Which byte at the console interrupts the program: arguments of micropython.kbd_intr.
 CTRL_C = const(3)
 NO_BYTE = const(-1)
@@ -72,7 +73,7 @@ class Console:
 class BasePort:
     """The common part of all ports; see `boards.ports.Port`. Subclasses add the rest."""
 
-    clock_set_ms = 0  # a clock that shows less was never set
+    clock_set_days = 0  # since 1970; a clock that shows less was never set
 
     def __init__(self, config: dict) -> None:
         self.console = Console()
@@ -91,7 +92,7 @@ class BasePort:
         """Write 6 bytes, little-endian: ms since the Unix epoch. False: the clock is not set."""
         unix_ms = self._unix_ms()
         out[:] = unix_ms.to_bytes(6, "little")
-        return unix_ms >= self.clock_set_ms
+        return unix_ms >= self.clock_set_days * _DAY_MS
 
     def _unix_ms(self) -> int:
         return time.time_ns() // 1000000

@@ -59,8 +59,8 @@ class ChipPort(BasePort):
     """A microcontroller; see `boards.ports.Port`."""
 
     # A clock that was never set begins in 2000, 2015 or 2021, depending on the port, so a time
-    # before 2024 is not valid.
-    clock_set_ms = 1704067200000
+    # before 2024 is not valid. In days, so that it is a small int, and the class stays in flash.
+    clock_set_days = 19723
     uart_pins = True  # whether a UART's pins can be configured
     # Sizes of a UART's buffers, 0: it has none that can be configured. One receives during a turn
     # up to two of the longest frames; to the other one, frames are written piece by piece.

@@ -28,7 +28,6 @@ _FAILED_STARTS = const(0x40058028)
 _BLOCK_SIZE = const(4096)
 _BLOCKS = const(2)
 _PAGE_SIZE = const(256)
-_PAGES = const(32)  # of both blocks
 _BLOCK_PAGES = const(16)
 # Five pages: the longest snapshot has 492 bytes, the state of a black box 700.
 _SIZE = const(1280)
@@ -54,7 +53,7 @@ class Rtc:
         self.size = _SIZE
         self.slept_ms = self.due_ms = 0
         self._kept = 0
-        self._page = _PAGES  # first page of the next snapshot; _PAGES: erase a block first
+        self._page = 0  # first page of the next snapshot; the first one of a block erases it
         if has_woken():
             self._first = machine.mem32[SCRATCH] & 0xFFFF
             self._kept = machine.mem32[SCRATCH + 4]
@@ -78,12 +77,13 @@ class Rtc:
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
-        first = self._page
+        block, page = divmod(self._page, _BLOCK_PAGES)
         page_count = _pages(size)
-        if first >= _PAGES or first % _BLOCK_PAGES + page_count > _BLOCK_PAGES:
-            first = (first // _BLOCK_PAGES + 1) % _BLOCKS * _BLOCK_PAGES
+        if page + page_count > _BLOCK_PAGES:
+            block += 1
+            page = 0
+        block %= _BLOCKS
         if size:
-            block, page = divmod(first, _BLOCK_PAGES)
             if page == 0:
                 self._flash.ioctl(_ERASE, block)
             view = memoryview(buf)[: page_count * _PAGE_SIZE]
@@ -93,7 +93,7 @@ class Rtc:
         machine.mem32[SCRATCH + 4] = size
         machine.mem32[SCRATCH + 8] = wait_ms
         machine.mem32[SCRATCH + 12] = due_ms
-        machine.mem32[SCRATCH] = MAGIC << 16 | first
+        machine.mem32[SCRATCH] = MAGIC << 16 | block * _BLOCK_PAGES + page
         # Any interrupt, such as USB, ends light sleep: repeat it until the time is over.
         began_ms = time.ticks_ms()
         while wait_ms > 0:

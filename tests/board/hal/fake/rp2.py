@@ -4,6 +4,7 @@ SIZE = 256 * 1024
 BLOCK = 4096
 content = bytearray(b"\xff" * SIZE)
 counts = {"programs": 0, "erases": 0}
+erased = {}  # how often each block was
 
 
 class Flash:
@@ -39,4 +40,5 @@ class Flash:
             start = self._start + argument * BLOCK
             content[start : start + BLOCK] = b"\xff" * BLOCK
             counts["erases"] += 1
+            erased[start] = erased.get(start, 0) + 1
         return 0
