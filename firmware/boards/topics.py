@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # The topic id is a hash of this label, the group's id and the topic's name.
 _LABEL = b"drupelet topic"
-# A key file has eight rows: ours and those of seven listeners.
+# A key file has a row of ours and one of each listener, seven at most.
 _LISTENERS_MAX = 7
 
 
