@@ -72,7 +72,9 @@ def test_the_emulated_pico_keeps_the_contract(
     with loop_back(pico.uart_ports[1]), prompt(pico) as repl:
         repl.exec_raw_no_follow(folded(CONTRACT).encode())
         output, errors = repl.follow(CONTRACT_S)
-        repl.exec(LINE)
+        repl.exec_raw_no_follow(LINE)
+        _, line_errors = repl.follow(CONTRACT_S)
+        assert not line_errors, line_errors.decode()
         assert repl.eval("sizes") == [0, 200] * 4
     assert not errors, errors.decode()
     rows = [json.loads(line) for line in output.splitlines() if line.startswith(b'{"')]
