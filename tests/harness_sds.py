@@ -29,37 +29,37 @@ def encode(request):
             entries.append((kind, entry))
             for part in ("message_id", "retrieval_hint", "sender_id"):
                 size += OVERHEAD_SIZE + len(text(entry.get(part)))
-    made = sds.Encoder()
-    made.open(bytearray(size), size)
+    encoder = sds.Encoder()
+    encoder.open(bytearray(size), size)
     for field, key in enumerate(("sender_id", "message_id", "channel_id"), 1):
         value = text(request.get(key))
-        check(made.put_text(field, value, 0, len(value)), key)
+        check(encoder.put_text(field, value, 0, len(value)), key)
     if request.get("lamport_timestamp") is not None:
         lamport = number(request["lamport_timestamp"])
         if not 0 <= lamport <= LAMPORT_MAX:
             raise ValueError("lamport_timestamp")
-        check(made.put_lamport(lamport.to_bytes(8, "little")), "lamport_timestamp")
-    put_entries(made, entries, sds.CAUSAL)
-    put_bytes(made, sds.BLOOM, request.get("bloom_filter"))
-    put_entries(made, entries, sds.REPAIR)
-    put_bytes(made, sds.CONTENT, request.get("content"))
-    return {"wire": to_hex_pieces(made.buf, made.at)}
+        check(encoder.put_lamport(lamport.to_bytes(8, "little")), "lamport_timestamp")
+    put_entries(encoder, entries, sds.CAUSAL)
+    put_bytes(encoder, sds.BLOOM, request.get("bloom_filter"))
+    put_entries(encoder, entries, sds.REPAIR)
+    put_bytes(encoder, sds.CONTENT, request.get("content"))
+    return {"wire": to_hex_pieces(encoder.buf, encoder.at)}
 
 
-def put_bytes(made, field, value):
+def put_bytes(encoder, field, value):
     if value is not None:
         data = unhex(value)
-        check(made.put_bytes(field, data, 0, len(data)), "bytes")
+        check(encoder.put_bytes(field, data, 0, len(data)), "bytes")
 
 
-def put_entries(made, entries, kind):
+def put_entries(encoder, entries, kind):
     for wanted, entry in entries:
         if wanted == kind:
             ident = text(entry["message_id"])
             hint, sender = entry.get("retrieval_hint"), entry.get("sender_id")
             hint = None if hint is None else unhex(hint)
             sender = None if sender is None else text(sender)
-            code = made.put_entry(
+            code = encoder.put_entry(
                 kind, ident, 0, len(ident), hint or b"", 0, -1 if hint is None else len(hint),
                 sender or b"", 0, -1 if sender is None else len(sender),
             )  # fmt: skip
@@ -108,18 +108,23 @@ def entry_of(got, wire):
 
 def bloom(request):
     capacity, _, k, bits = sizes(request, False)
-    made = Bloom(capacity, bits, k)
+    bloom_filter = Bloom(capacity, bits, k)
     key = bytearray(8)
     for item in items(request, "items"):
         ident = text(item)
-        made.key_into(key, 0, ident, 0, len(ident))
-        made.add(key, 0)
+        bloom_filter.key_into(key, 0, ident, 0, len(ident))
+        bloom_filter.add(key, 0)
     contains = []
     for item in items(request, "probes"):
         ident = text(item)
-        made.key_into(key, 0, ident, 0, len(ident))
-        contains.append(made.has(made.bits, 0, key, 0))
-    return {"bytes": to_hex(made.bits), "k_hashes": k, "m_bits": made.m, "contains": contains}
+        bloom_filter.key_into(key, 0, ident, 0, len(ident))
+        contains.append(bloom_filter.has(bloom_filter.bits, 0, key, 0))
+    return {
+        "bytes": to_hex(bloom_filter.bits),
+        "k_hashes": k,
+        "m_bits": bloom_filter.m,
+        "contains": contains,
+    }
 
 
 def hashn(request):

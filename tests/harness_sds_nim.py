@@ -61,13 +61,13 @@ def decode(request):
 def bloom(request):
     capacity, error_rate, k, bits = sizes(request, True)
     murmur = is_murmur(request)
-    made = sds_nim.NimBloom(capacity, error_rate, k, bits, murmur)
+    sent = sds_nim.NimBloom(capacity, error_rate, k, bits, murmur)
     for item in items(request, "items"):
-        made.add(text(item))
-    filled = sds_nim.Filter(bytes(made.words), made.k, made.m)
-    contains = [filled.has(text(item), murmur) for item in items(request, "probes")]
+        sent.add(text(item))
+    received = sds_nim.Filter(bytes(sent.words), sent.k, sent.m)
+    contains = [received.has(text(item), murmur) for item in items(request, "probes")]
     return {
-        "bytes": to_hex(made.wire()), "k_hashes": made.k, "m_bits": made.m, "contains": contains,
+        "bytes": to_hex(sent.wire()), "k_hashes": sent.k, "m_bits": sent.m, "contains": contains,
     }  # fmt: skip
 
 

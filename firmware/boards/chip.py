@@ -62,8 +62,9 @@ class ChipPort(BasePort):
     # before 2024 is not valid. In days, so that it is a small int, and the class stays in flash.
     clock_set_days = 19723
     uart_pins = True  # whether a UART's pins can be configured
-    # Sizes of a UART's buffers, 0: it has none that can be configured. One receives during a turn
-    # up to two of the longest frames; to the other one, frames are written piece by piece.
+    # Sizes of a UART's buffers; 0: the port cannot configure it. The receive buffer holds two of
+    # the longest frames, for what comes during a turn. The transmit buffer may be shorter than a
+    # frame, which is written to it piece by piece.
     uart_rx_size = 2080
     uart_tx_size = 256
 

@@ -34,8 +34,8 @@ def has_keys(ring: "list[BoardKeys]") -> bool:
     for keys in ring:
         if not keys.is_readable():
             raise StorageError("the keys cannot be read: look at its flash")
-        chain_rows = [row for row in range(_CHAIN_ROWS) if keys.load(row, record) == OK]
-        if len(chain_rows) >= _CHAINS:
+        chain_count = sum([keys.load(row, record) == OK for row in range(_CHAIN_ROWS)])
+        if chain_count >= _CHAINS:
             return True
     return False
 

@@ -29,7 +29,7 @@ class Port(ChipPort):
         from boards.volts import Battery
 
         adc = machine.ADC(machine.Pin(setting["pin"]), atten=machine.ADC.ATTN_11DB)
-        return Battery(adc.read_uv, 1000, 1, setting.get("times", 1))
+        return Battery(adc.read_uv, 1000, 1, setting.get("times", 1))  # it reads microvolts
 
     def warmth(self) -> float:
         """Return the chip's temperature in degrees Celsius; the first ESP32 gives Fahrenheit."""

@@ -152,7 +152,9 @@ class _Bench:
             with self._behind_broker("backlog", proxy) as (a, b):
                 a.start()
                 a.post(self._payloads)
-                b.start()  # has a row of its own; of the plain peer it does not count, either
+                # The start of an agent has a row of its own, and that of the plain peer is not
+                # counted.
+                b.start()
                 meter, before = Meter(a, b), proxy.bytes
                 b.wait_for_deliveries(len(self._payloads))
                 a.settle()
